@@ -1,0 +1,6 @@
+//! A real Kubernetes with real etcd on one machine.
+
+pub mod cache;
+pub mod layout;
+pub mod process;
+pub mod shell;
