@@ -1,6 +1,7 @@
 //! A real Kubernetes with real etcd on one machine.
 
 pub mod cache;
+pub mod image;
 pub mod layout;
 pub mod process;
 pub mod shell;
