@@ -4,4 +4,5 @@ pub mod cache;
 pub mod image;
 pub mod layout;
 pub mod process;
+pub mod registry;
 pub mod shell;
