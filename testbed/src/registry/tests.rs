@@ -1,3 +1,5 @@
+mod containerd;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
