@@ -4,3 +4,4 @@ pub mod cache;
 pub mod layout;
 pub mod process;
 pub mod shell;
+pub mod volumes;
