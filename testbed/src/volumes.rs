@@ -7,9 +7,13 @@
 mod claim;
 mod decision;
 mod disk;
+mod inventory;
 mod mounts;
 mod objects;
+mod provisioner;
 mod quantity;
+mod queue;
+mod worker;
 
 use std::path::Path;
 
@@ -17,6 +21,7 @@ use anyhow::{Context, Result};
 
 pub use disk::Disk;
 pub use objects::storage_classes;
+pub use provisioner::provision;
 
 use crate::layout::{Layout, Node};
 use crate::shell::run;
