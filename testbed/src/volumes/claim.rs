@@ -1,4 +1,4 @@
-//! What a claim asks for, and why it can not have it.
+//! What a claim asks for, and why it cannot have it.
 
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, PersistentVolumeClaimSpec};
 
@@ -20,11 +20,12 @@ pub struct Order {
     pub size_bytes: u64,
 }
 
-/// Why a volume can not be had; said in an event.
+/// Why a volume cannot be had; said in an event.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     #[error(
-        "no node is selected; this provisioner makes volumes where their pod runs: use a storage class with volumeBindingMode WaitForFirstConsumer"
+        "no node is selected; volumes are made where their pod runs: \
+        use a storage class with volumeBindingMode WaitForFirstConsumer"
     )]
     NoNode,
     #[error("the selected node {0} is none of this testbed; let the pod run on another")]
@@ -35,18 +36,20 @@ pub enum Refusal {
         "access mode {0} is not supported, as a disk has one node; ask for ReadWriteOnce or ReadWriteOncePod"
     )]
     UnsupportedAccess(String),
-    #[error("a volume with a selector or a data source can not be made; remove it, as disks start empty")]
+    #[error("a volume with a selector or a data source cannot be made; remove it, as disks start empty")]
     UnsupportedSource,
     #[error("the requested size {0:?} is not a number of bytes; ask for a size such as 1Gi")]
     UnreadableSize(String),
     #[error("{0} bytes are too small for a file system; ask for at least {SMALLEST_BYTES} (8Mi)")]
     TooSmall(u64),
     #[error(
-        "{requested_bytes} bytes are more than the {free_bytes} that are free on the machine; ask for less or free space"
+        "{requested_bytes} bytes are more than the {free_bytes} that are free on the machine; \
+        ask for less or free space"
     )]
     NoSpace { requested_bytes: u64, free_bytes: u64 },
     #[error(
-        "the disk of this volume on node {0} is gone, and its data with it; delete the volume and the claim to get a new one"
+        "the disk of this volume on node {0} is gone, and its data with it; \
+        delete the volume and the claim to get a new one"
     )]
     DiskLost(Node),
 }
