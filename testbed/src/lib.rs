@@ -6,3 +6,4 @@ pub mod layout;
 pub mod process;
 pub mod registry;
 pub mod shell;
+pub mod volumes;
