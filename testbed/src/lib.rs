@@ -1,5 +1,6 @@
 //! A real Kubernetes with real etcd on one machine.
 
+pub mod build;
 pub mod cache;
 pub mod image;
 pub mod layout;
