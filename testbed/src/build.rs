@@ -11,6 +11,7 @@ mod store;
 use std::path::PathBuf;
 
 use anyhow::Result;
+use serde::{Deserialize, Serialize};
 
 use crate::cache;
 use part::Part;
@@ -20,22 +21,13 @@ use store::Store;
 pub const STANDARD_ETCD: [&str; 4] = ["v3.5.21", "v3.5.35", "v3.6.16", "v3.7.3"];
 
 /// What a cluster with nodes runs.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Programs {
     /// The directory of kube-apiserver, kube-controller-manager, kube-proxy, kube-scheduler, kubectl, kubelet.
     pub kubernetes: PathBuf,
     pub coredns: PathBuf,
     pub pause: PathBuf,
     /// The directory of the etcd in which the API keeps its objects.
-    pub etcd: PathBuf,
-}
-
-/// What an API without nodes runs.
-#[derive(Clone, Debug)]
-pub struct ApiPrograms {
-    /// As in [`Programs`].
-    pub kubernetes: PathBuf,
-    /// As in [`Programs`].
     pub etcd: PathBuf,
 }
 
@@ -48,21 +40,15 @@ pub struct EtcdPrograms {
     pub dir: PathBuf,
 }
 
-/// Everything for a cluster with nodes, but no etcd of the clusters under test.
+/// Everything but the etcd of the clusters under test.
 pub async fn ensure_base() -> Result<Programs> {
     let store = store().await?;
-    let api = api_programs(&store).await?;
     Ok(Programs {
-        kubernetes: api.kubernetes,
-        etcd: api.etcd,
+        kubernetes: store.ensure(&kubernetes()?).await?,
+        etcd: store.ensure(&Part::api_store()?).await?,
         coredns: store.ensure(&Part::coredns()).await?.join("coredns"),
         pause: store.ensure(&Part::pause()).await?.join("pause"),
     })
-}
-
-/// Everything for an API without nodes.
-pub async fn ensure_api_only() -> Result<ApiPrograms> {
-    api_programs(&store().await?).await
 }
 
 /// Any etcd from 3.5.0 on, given with or without `v`.
@@ -77,13 +63,6 @@ pub async fn base_is_built() -> Result<bool> {
     let store = store().await?;
     let parts = [kubernetes()?, Part::api_store()?, Part::coredns(), Part::pause()];
     Ok(parts.iter().all(|part| store.holds(part)))
-}
-
-async fn api_programs(store: &Store) -> Result<ApiPrograms> {
-    Ok(ApiPrograms {
-        kubernetes: store.ensure(&kubernetes()?).await?,
-        etcd: store.ensure(&Part::api_store()?).await?,
-    })
 }
 
 /// `TESTBED_KUBERNETES` names a minor version such as `1.34`.

@@ -1,11 +1,13 @@
 //! Container images without Docker: programs of this machine, packed into archives that every tool loads.
 
 mod archive;
+pub mod command;
 mod contents;
 mod digest;
 mod document;
 mod layer;
 mod name;
+mod prepared;
 pub mod standard;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -21,6 +23,8 @@ pub use document::MANIFEST_TYPE;
 use document::{Empty, RunConfig};
 use layer::Layer;
 pub use name::Name;
+pub use prepared::{ensure_base, ensure_etcd};
+pub use standard::PAUSE;
 
 /// One image with one layer. The same description of the same files gives the same bytes.
 #[derive(Clone, Debug)]
