@@ -176,6 +176,19 @@ mod tests {
     }
 
     #[test]
+    fn a_field_with_a_default_is_not_nullable_so_that_null_means_the_default() {
+        let crd = serde_json::to_value(EtcdCluster::crd()).expect("plain data");
+        let spec =
+            &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"];
+        for field in [&spec["size"], &spec["version"], &spec["repository"], &spec["storage"]]
+            .into_iter()
+            .chain([&spec["storage"]["properties"]["size"]])
+        {
+            assert!(field["default"] != json!(null) && field["nullable"] != json!(true), "{field}");
+        }
+    }
+
+    #[test]
     fn kubectl_finds_clusters_by_the_names_that_people_type() {
         let names = EtcdCluster::crd().spec.names;
         assert_eq!(names.plural, "etcdclusters");

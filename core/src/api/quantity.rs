@@ -21,6 +21,9 @@ impl JsonSchema for Quantity {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "x-kubernetes-int-or-string": true,
+            // Said explicitly, because the schema rewriter makes every optional int-or-string nullable. The API
+            // server keeps a null in a nullable field instead of filling in the default, and we cannot read that.
+            "nullable": false,
             "pattern": r"^\+?([0-9]+|[0-9]+\.[0-9]*|\.[0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?$",
         })
     }
