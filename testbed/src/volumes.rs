@@ -34,8 +34,7 @@ pub fn disk_of(layout: &Layout, node: Node, volume: &str) -> Disk {
     Disk::new(&layout.volumes(), node, volume)
 }
 
-/// Unmounts and detaches all disks of an instance, in use or not, running provisioner or not; the images
-/// stay.
+/// Unmounts and detaches all disks of an instance, in use or not; the images stay.
 ///
 /// A loop device goes when its last mount does: the kubelet's own mounts of a volume (below the node's home)
 /// keep it until they are undone too.
@@ -44,8 +43,7 @@ pub async fn unmount_all(layout: &Layout) -> Result<()> {
 }
 
 async fn unmount_below(volumes: &Path) -> Result<()> {
-    // The kernel lists mounts and backing files by their real path. Without the directory there is nothing
-    // below.
+    // The kernel lists mounts and files by their real path. Without the directory there is nothing below.
     let Ok(volumes) = volumes.canonicalize() else { return Ok(()) };
     let mut points = mounts::points_below(&volumes)?;
     points.sort_by_key(|point| std::cmp::Reverse(point.components().count()));

@@ -69,10 +69,12 @@ pub fn decide(facts: &Facts<'_>) -> Vec<Step> {
 }
 
 fn about_volume(volume: &PersistentVolume, node: Node, disks: &[Found]) -> Option<Step> {
+    let disk = disks.iter().find(|disk| disk.node == node);
     if objects::is_released_to_delete(volume) {
-        return Some(Step::Reclaim(node));
+        let is_leaving = volume.metadata.deletion_timestamp.is_some();
+        return (disk.is_some() || !is_leaving).then_some(Step::Reclaim(node));
     }
-    match disks.iter().find(|disk| disk.node == node) {
+    match disk {
         Some(Found { is_mounted: true, .. }) => None,
         Some(Found { has_image: true, .. }) => Some(Step::Mount(node)),
         Some(_) | None => Some(Step::Refuse(Refusal::DiskLost(node))),
@@ -237,6 +239,10 @@ mod tests {
     fn a_released_volume_is_reclaimed_or_kept_as_its_policy_says() {
         let released = volume(json!({"status": {"phase": "Released"}}));
         assert_eq!(steps(None, Some(&released), &[mounted_on("n2")]), [Step::Reclaim(node("n2"))]);
+        let leaving = volume(json!({
+            "status": {"phase": "Released"}, "metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
+        assert_eq!(steps(None, Some(&leaving), &[mounted_on("n2")]), [Step::Reclaim(node("n2"))]);
+        assert_eq!(steps(None, Some(&leaving), &[]), [], "only its finalizers hold it");
         let kept = volume(json!({
             "status": {"phase": "Released"}, "spec": {"persistentVolumeReclaimPolicy": "Retain"}}));
         assert_eq!(steps(None, Some(&kept), &[mounted_on("n2")]), []);

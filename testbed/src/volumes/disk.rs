@@ -1,5 +1,4 @@
-//! Disks as files: made, mounted, removed. Every function may be repeated, also after a crash in the midst of
-//! it.
+//! Disks as files: made, mounted, removed. All of it may be repeated, also after a crash in the midst of it.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -32,13 +31,11 @@ impl Disk {
         self.mount().await
     }
 
-    /// The image gets its name only when its file system is complete, so an image that is there can be
-    /// mounted.
+    /// The image gets its name when its file system is complete, so an image that is there can be mounted.
     async fn format(&self, size_bytes: u64) -> Result<()> {
         let unfinished = self.unfinished();
         std::fs::create_dir_all(unfinished.parent().context("an image lies in a directory")?)?;
-        // A new file, not the old one made empty: a program that outlived its provisioner may still write to
-        // that.
+        // Not the old file made empty: a program that outlived its provisioner may still write to that.
         unless_missing(std::fs::remove_file(&unfinished))?;
         std::fs::File::create_new(&unfinished)?.set_len(size_bytes)?;
         // A new sparse file reads as zeros: nothing to discard, and no table or journal to overwrite. No
@@ -46,8 +43,7 @@ impl Disk {
         let options = "nodiscard,assume_storage_prezeroed=1";
         let image = unfinished.display().to_string();
         run(&["mkfs.ext4", "-q", "-F", "-m", "0", "-E", options, &image]).await?;
-        // Open to all users from the start; once a pod has the disk, its permissions are the kubelet's and
-        // the pod's.
+        // Open to all users from the start; later the permissions are the kubelet's and the pod's.
         run(&["debugfs", "-w", "-R", "set_inode_field / mode 040777", &image]).await?;
         std::fs::rename(&unfinished, &self.image)?;
         Ok(())
@@ -62,8 +58,7 @@ impl Disk {
         std::fs::create_dir_all(&self.mount).with_context(what)?;
         let device = self.attach().await.with_context(what)?;
         let mounted = run(&["mount", "-t", "ext4", &device, &self.mount.display().to_string()]).await;
-        // A mounted device is not freed by this but marked to be freed with its last mount; another one goes
-        // now.
+        // A mounted device is only marked to be freed with its last mount; one that is not mounted goes now.
         let detached = mounts::detach(&device).await;
         mounted.and(detached).with_context(what)
     }
@@ -76,8 +71,7 @@ impl Disk {
             return Ok(device);
         }
         let image = image.display().to_string();
-        // Direct, as otherwise the data is cached twice and a flush takes twice as long. Not every file
-        // system can.
+        // Direct, or else data is cached twice and a flush takes twice as long. Not every file system can.
         let device = match run(&["losetup", "--find", "--show", "--direct-io=on", &image]).await {
             Ok(device) => device,
             Err(_) => run(&["losetup", "--find", "--show", &image]).await?,

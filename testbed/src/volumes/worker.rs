@@ -14,8 +14,7 @@ use super::decision::{Facts, Step, decide};
 use super::{PROVISIONER, disk, disk_of, objects};
 use crate::layout::{Layout, Node};
 
-/// The API server takes notes of up to 1024 bytes; this many characters are fewer even if some take more than
-/// one.
+/// In characters; the API server takes up to 1024 bytes.
 const LONGEST_NOTE: usize = 500;
 
 pub struct Worker {
