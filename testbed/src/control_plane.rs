@@ -146,6 +146,9 @@ pub async fn start_controller_manager(layout: &Layout, programs: &Programs) -> R
         .file("root-ca-file", pki.join("ca.crt"))
         .file("cluster-signing-cert-file", pki.join("ca.crt"))
         .file("cluster-signing-key-file", pki.join("ca.key"))
+        // By default it holds itself to 20 requests a second, which nine new volumes exceed.
+        .flag("kube-api-qps", 500)
+        .flag("kube-api-burst", 1000)
         // 50 s by default: a lost node is to be noticed sooner.
         .flag("node-monitor-grace-period", "16s")
         .start(layout)
