@@ -13,6 +13,7 @@ pub mod cluster;
 pub mod control_plane;
 pub mod dns;
 pub mod down;
+pub mod fault;
 pub mod image;
 pub mod instance;
 pub mod layout;
