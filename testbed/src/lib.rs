@@ -20,6 +20,7 @@ pub mod layout;
 pub mod machine;
 pub mod network;
 pub mod node;
+mod packet_filter;
 pub mod pki;
 pub mod process;
 pub mod registry;

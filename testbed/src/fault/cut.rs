@@ -5,14 +5,13 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
 use super::{Direction, FaultError, Result, container, crash};
 use crate::cluster::Testbed;
 use crate::layout::Node;
+use crate::packet_filter::Table;
 use crate::process;
-use crate::shell::{run, run_with_input};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Cut {
@@ -75,17 +74,17 @@ impl Cut {
     pub async fn begin(&self, id: &str) -> Result<()> {
         let begin = async || -> anyhow::Result<()> {
             let Some(enter) = self.network.enter() else { anyhow::bail!("the pod is gone") };
-            remove(&enter, self.network.table(), &chain(id)).await?;
-            restore(&enter, &self.rules(&chain(id))).await
+            let table = self.network.filter(&enter);
+            table.remove(|found| found == chain(id)).await?;
+            table.restore(&self.rules(&chain(id))).await
         };
         begin().await.map_err(FaultError::machine("cut the network"))
     }
 
     pub async fn end(&self, id: &str) -> Result<()> {
         let Some(enter) = self.network.enter() else { return Ok(()) };
-        remove(&enter, self.network.table(), &chain(id))
-            .await
-            .map_err(FaultError::machine("join the network again"))
+        let removed = self.network.filter(&enter).remove(|found| found == chain(id)).await;
+        removed.map_err(FaultError::machine("join the network again"))
     }
 
     /// They look at single packets, not at connections, so an open connection is cut as well.
@@ -108,6 +107,10 @@ impl Network {
             Self::Pod { .. } => "filter",
             Self::Node { .. } => "mangle",
         }
+    }
+
+    fn filter<'a>(&self, enter: &'a [String]) -> Table<'a> {
+        Table { enter, family: "iptables", name: self.table() }
     }
 
     /// Where packets come in and go out, without those that no cut concerns.
@@ -135,34 +138,6 @@ impl Network {
 
 fn chain(id: &str) -> String {
     format!("TESTBED-{id}")
-}
-
-async fn remove(enter: &[String], table: &str, chain: &str) -> anyhow::Result<()> {
-    let save = ["iptables-save".to_owned(), "-t".into(), table.into()];
-    let saved = run(&[enter, &save].concat()).await?;
-    match removal(&saved, table, chain) {
-        Some(script) => restore(enter, &script).await,
-        None => Ok(()),
-    }
-}
-
-async fn restore(enter: &[String], script: &str) -> anyhow::Result<()> {
-    let restore = ["iptables-restore".to_owned(), "-w".into(), "--noflush".into()];
-    run_with_input(&[enter, &restore].concat(), script)
-        .await
-        .map(drop)
-        .context("cannot change the packet filter")
-}
-
-/// From a saved table, the script that removes a chain and the rules that lead to it.
-fn removal(saved: &str, table: &str, chain: &str) -> Option<String> {
-    let declaration = format!(":{chain} ");
-    saved.lines().find(|line| line.starts_with(&declaration))?;
-    let jump = format!(" -j {chain}");
-    let rules =
-        saved.lines().filter(|line| line.ends_with(&jump)).filter_map(|line| line.strip_prefix("-A "));
-    let deletions: String = rules.map(|rule| format!("-D {rule}\n")).collect();
-    Some(format!("*{table}\n{deletions}-F {chain}\n-X {chain}\nCOMMIT\n"))
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
 use super::*;
+use crate::shell::run;
 
 fn pod(direction: Direction) -> Cut {
     Cut { network: Network::Pod { namespace: "net:[1]".into(), gateway: "10.244.2.1".into() }, direction }
@@ -20,20 +21,6 @@ fn a_cut_of_one_direction_leaves_the_other_open() {
     assert!(!pod(Direction::Out).rules("X").contains("INPUT"));
     let node = Cut { network: Network::Node { namespace: "tb-n2".into() }, direction: Direction::Out };
     assert_eq!(node.rules("X"), "*mangle\n:X - [0:0]\n-A X -j DROP\n-I POSTROUTING -o eth0 -j X\nCOMMIT\n");
-}
-
-#[test]
-fn one_cut_is_removed_and_others_stay() {
-    let saved = "*filter\n:INPUT ACCEPT [0:0]\n:TESTBED-cut-pod-1 - [0:0]\n:TESTBED-cut-pod-12 - [0:0]\n\
-                 -A INPUT ! -i lo -j TESTBED-cut-pod-12\n-A INPUT ! -i lo -j TESTBED-cut-pod-1\n\
-                 -A TESTBED-cut-pod-1 -j DROP\n-A TESTBED-cut-pod-12 -j DROP\nCOMMIT\n";
-    assert_eq!(
-        removal(saved, "filter", "TESTBED-cut-pod-1").as_deref(),
-        Some(
-            "*filter\n-D INPUT ! -i lo -j TESTBED-cut-pod-1\n-F TESTBED-cut-pod-1\n-X TESTBED-cut-pod-1\nCOMMIT\n"
-        )
-    );
-    assert_eq!(removal(saved, "filter", "TESTBED-cut-pod-2"), None);
 }
 
 #[test]
