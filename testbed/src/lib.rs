@@ -3,5 +3,6 @@
 pub mod build;
 pub mod cache;
 pub mod layout;
+pub mod preflight;
 pub mod process;
 pub mod shell;
