@@ -22,6 +22,7 @@ pub mod network;
 pub mod node;
 mod packet_filter;
 pub mod pki;
+pub mod preflight;
 pub mod process;
 pub mod registry;
 pub mod shell;

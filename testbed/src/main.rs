@@ -9,7 +9,7 @@ use testbed::api_only::ApiOnly;
 use testbed::cluster::{Config, DnsProfile, Testbed};
 use testbed::instance::{self, Condition, Kind, Record};
 use testbed::layout::{Layout, MARK};
-use testbed::{addons, build, down, fault, image, process};
+use testbed::{addons, build, down, fault, image, preflight, process};
 
 /// A real Kubernetes with real etcd on this machine: built from package registries, run as root, gone without a trace.
 #[derive(Parser)]
@@ -87,6 +87,7 @@ async fn run(command: Command) -> Result<()> {
 }
 
 async fn build_all() -> Result<()> {
+    preflight::check(preflight::Need::Build).await?;
     let programs = build::ensure_base().await?;
     image::ensure_base(&programs).await?;
     for version in build::STANDARD_ETCD {

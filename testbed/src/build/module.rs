@@ -47,6 +47,7 @@ mod tests {
     use std::collections::BTreeSet;
     use std::path::Path;
 
+    use super::super::go;
     use super::*;
 
     fn all() -> impl Iterator<Item = &'static Module> {
@@ -73,6 +74,16 @@ mod tests {
             .flat_map(|module| module.files.iter().map(|(file, _)| format!("{}/{file}", module.folder)))
             .collect();
         assert_eq!(embedded, on_disk);
+    }
+
+    #[test]
+    fn no_module_wants_a_newer_go_than_we_ask_for() {
+        let wanted = |module: &Module| {
+            let (_, go_mod) = module.files.iter().find(|(name, _)| *name == "go.mod").expect("it has one");
+            let line = go_mod.lines().find_map(|line| line.strip_prefix("go ")).expect("it names a version");
+            go::version(line).expect("it is a version")
+        };
+        assert_eq!(all().map(wanted).max(), Some(go::NEEDED));
     }
 
     #[test]
