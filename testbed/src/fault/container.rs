@@ -1,6 +1,6 @@
 //! The processes of a pod, found by its control groups, and signals to them.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use kube::Api;
@@ -34,7 +34,7 @@ pub(super) async fn select(
     let pod = format!("{namespace}/{pod}");
     let (container, container_id) = container_of(&found, &pod, container)?;
     let selection = Selection { node, container_id, process: process.map(str::to_owned) };
-    let all = processes_in(node, &selection.container_id);
+    let all = cgroup::processes_in(node, &selection.container_id);
     if all.is_empty() {
         return Err(FaultError::ContainerNotRunning { pod, container });
     }
@@ -50,7 +50,7 @@ pub(super) async fn select(
 impl Selection {
     /// None if that run of the container is over.
     fn processes(&self) -> Vec<u32> {
-        let mut ids = processes_in(self.node, &self.container_id);
+        let mut ids = cgroup::processes_in(self.node, &self.container_id);
         if let Some(wanted) = &self.process {
             ids.retain(|&id| names(id).contains(wanted));
         }
@@ -111,7 +111,7 @@ pub(super) fn title(pod: &Pod) -> String {
 /// All processes of a pod, its sandbox's included. With the driver `cgroupfs` the group is named after the uid.
 pub(super) fn processes_of_pod(node: Node, pod: &Pod) -> Vec<u32> {
     let uid = pod.metadata.uid.as_deref().unwrap_or_default();
-    processes_in(node, &format!("pod{uid}"))
+    cgroup::processes_in(node, &format!("pod{uid}"))
 }
 
 /// The container's name and the id of its present run.
@@ -166,41 +166,8 @@ fn names(id: u32) -> Vec<String> {
     [program, first_word.map(PathBuf::from).and_then(file), own].into_iter().flatten().collect()
 }
 
-/// The processes in a node's control group of that name, and below it.
-fn processes_in(node: Node, group: &str) -> Vec<u32> {
-    // Each hierarchy has them all.
-    cgroup::hierarchies()
-        .iter()
-        .filter_map(|hierarchy| find_below(&hierarchy.join(node.cgroup()), group))
-        .map(|group| all_processes(&group))
-        .find(|ids| !ids.is_empty())
-        .unwrap_or_default()
-}
-
-fn find_below(dir: &Path, name: &str) -> Option<PathBuf> {
-    let below = subdirectories(dir);
-    let found = below.iter().find(|path| path.file_name().is_some_and(|file| file == name)).cloned();
-    found.or_else(|| below.iter().find_map(|path| find_below(path, name)))
-}
-
-fn all_processes(group: &Path) -> Vec<u32> {
-    let text = std::fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
-    let mut ids: Vec<u32> = text.lines().filter_map(|line| line.parse().ok()).collect();
-    ids.extend(subdirectories(group).iter().flat_map(|path| all_processes(path)));
-    ids
-}
-
-fn subdirectories(dir: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    entries
-        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
-        .map(|entry| entry.path())
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::scratch::Scratch;
     use super::*;
 
     fn pod(first_state: &str) -> Pod {
@@ -243,20 +210,6 @@ mod tests {
         let error = id_of(&pod("terminated"), None);
         assert_eq!(error, Err("container `etcd` of pod default/db-0 does not run".into()));
         assert!(id_of(&pod("running"), Some("join")).is_err());
-    }
-
-    #[test]
-    fn processes_are_those_of_the_group_and_of_all_below_it() {
-        let scratch = Scratch::new();
-        let group = scratch.dir().join("kubepods/burstable/pod7/11");
-        std::fs::create_dir_all(group.join("nested")).expect("a directory");
-        std::fs::write(group.join("cgroup.procs"), "5\n6\n").expect("written");
-        std::fs::write(group.join("nested/cgroup.procs"), "7\n").expect("written");
-        std::fs::write(scratch.dir().join("kubepods/cgroup.procs"), "1\n").expect("written");
-        assert_eq!(find_below(scratch.dir(), "11"), Some(group));
-        assert_eq!(find_below(scratch.dir(), "12"), None);
-        let pod = find_below(scratch.dir(), "pod7").expect("the pod's group");
-        assert_eq!(all_processes(&pod), [5, 6, 7]);
     }
 
     #[test]

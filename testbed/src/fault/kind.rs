@@ -57,8 +57,8 @@ impl Kind {
         match self {
             Self::Kill => Undo::Nothing("the kubelet starts the container again"),
             Self::Pause => Undo::Restores("the processes go on"),
-            Self::CutPod => Undo::Restores("the pod's packets pass"),
-            Self::CutNode => Undo::Restores("the node's packets pass"),
+            Self::CutPod => Undo::Restores("its rules are gone from the pod's network"),
+            Self::CutNode => Undo::Restores("its rules are gone from the node's network"),
             Self::CrashNode => Undo::Restores("the node runs again"),
             Self::StopApiServer => Undo::Restores("the API server answers"),
             Self::WipeVolume => Undo::Impossible("the files are gone"),
