@@ -1,6 +1,6 @@
 //! A real Kubernetes with real etcd on one machine.
 //!
-//! [`cluster::Testbed`] has nodes, volumes, images and DNS;
+//! [`cluster::Testbed`] has nodes, volumes, images and DNS, and each of them can be broken and mended ([`fault`]);
 //! [`api_only::ApiOnly`] is a control plane alone. Everything is built from pinned Go modules ([`build`]),
 //! lives below one directory ([`layout`]) and leaves nothing behind ([`down`]).
 
