@@ -52,7 +52,7 @@ build: ## Compile everything
 
 .PHONY: programs
 programs:
-	@cargo build -q --locked --workspace
+	@cargo build --locked --workspace
 
 .PHONY: test
 test: deps ## Check and test: verify, all tests, the smoke part of e2e
@@ -128,7 +128,8 @@ testbed-down: programs ## Take the testbed down and leave nothing behind
 	@$(programs)/testbed down
 
 .PHONY: testbed-kubeconfig
-testbed-kubeconfig: programs ## Print the path of the testbed's kubeconfig
+testbed-kubeconfig: ## Print the path of the testbed's kubeconfig
+	@cargo build -q --locked --workspace
 	@$(programs)/testbed kubeconfig
 
 .PHONY: kind-create
