@@ -7,5 +7,9 @@
 //! is wanted with what is there, and plans the next step, comes next.
 
 pub mod api;
+pub mod decide;
 pub mod names;
+pub mod observed;
+pub mod plan;
+pub mod quorum;
 pub mod status;
