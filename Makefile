@@ -18,8 +18,16 @@ SEEDS ?=
 testbed := cargo run -q --locked -p etcd-operator-testbed --
 e2e := cargo run -q --locked -p etcd-operator-e2e --bin
 operator := cargo run -q --locked -p etcd-operator --
+gofmt := find testbed -name '*.go' -print0 | xargs -0r gofmt
 crds := config/crd/crds.yaml
 kind_kubeconfig := target/kind.kubeconfig
+
+# What puts a shell on the cluster of TARGET. An assignment of its own, so that a testbed that is not there
+# stops the recipe instead of leaving it on the user's cluster.
+use_testbed = KUBECONFIG=$$($(testbed) kubeconfig); export KUBECONFIG;
+use_kind = export KUBECONFIG=$(kind_kubeconfig);
+use_current =
+$(if $(filter testbed current kind,$(TARGET)),,$(error TARGET is testbed, current or kind, not "$(TARGET)"))
 
 # cargo-deny is built once, outside the tree.
 deny_version := 0.20.2
@@ -61,8 +69,8 @@ verify: $(deny) ## Check without writing: format, lints, dependencies, generated
 	cargo fmt --all --check
 	cargo clippy -q --locked --workspace --all-targets -- -D warnings
 	$(deny) --locked --log-level error check bans licenses sources
-	$(operator) crds | diff -u $(crds) - || { echo "$(crds) is stale: make fix" >&2; exit 1; }
-	@unformatted=$$(gofmt -l testbed/go); [ -z "$$unformatted" ] || { echo "not as gofmt wants it: $$unformatted" >&2; exit 1; }
+	@generated=$$($(operator) crds); diff -u $(crds) - <<<"$$generated" || { echo "$(crds) is stale: make fix" >&2; exit 1; }
+	@unformatted=$$($(gofmt) -l); [ -z "$$unformatted" ] || { echo "not as gofmt wants it: $$unformatted" >&2; exit 1; }
 	cargo test -q --locked -p etcd-operator-tidy
 
 .PHONY: fix
@@ -70,7 +78,7 @@ fix: ## Write what verify would complain about: format, simple lints, generated 
 	cargo clippy -q --fix --allow-dirty --allow-staged --workspace --all-targets
 	cargo fmt --all
 	mkdir -p target && $(operator) crds > target/crds.yaml && mv target/crds.yaml $(crds)
-	gofmt -w testbed/go
+	$(gofmt) -w
 
 .PHONY: e2e
 e2e: deps ## Run every e2e test on the testbed; RESUME=1 skips those that passed
@@ -109,7 +117,7 @@ deploy-test: image ## Install the CRDs and the operator as a pod in TARGET
 
 .PHONY: run
 run: ## Run the operator on this machine against TARGET
-	$(if $(filter testbed,$(TARGET)),KUBECONFIG="$$($(testbed) kubeconfig)" )$(if $(filter kind,$(TARGET)),KUBECONFIG="$(kind_kubeconfig)" )$(operator) run
+	@$(use_$(TARGET)) $(operator) run
 
 ##@ Clusters
 
@@ -127,9 +135,10 @@ testbed-kubeconfig: ## Print the path of the testbed's kubeconfig
 
 .PHONY: kind-create
 kind-create: ## Create a kind cluster for TARGET=kind (needs docker and kind)
+	@for tool in docker kind; do command -v $$tool >/dev/null || { echo "$$tool is missing: see https://kind.sigs.k8s.io, or use TARGET=testbed" >&2; exit 1; }; done
 	mkdir -p $(dir $(kind_kubeconfig))
 	kind get clusters | grep -qx etcd-operator || kind create cluster --name etcd-operator --kubeconfig $(kind_kubeconfig) --wait 120s
 	kind export kubeconfig --name etcd-operator --kubeconfig $(kind_kubeconfig)
 
 $(deny):
-	cargo install --locked --root $(tools) cargo-deny@$(deny_version)
+	env -u CARGO_TARGET_DIR cargo install --locked --root $(tools) cargo-deny@$(deny_version)

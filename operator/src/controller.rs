@@ -50,19 +50,39 @@ impl Error {
     }
 }
 
-/// Runs rounds until `stop` comes; those under way are finished. Marks us ready when all clusters are known.
-pub async fn run(client: Client, ready: Ready, stop: impl Future<Output = ()> + Send + Sync + 'static) {
+/// How long rounds that are under way may take to end after a stop.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Runs rounds until `stop` comes, and marks us ready when all clusters are known.
+pub async fn run(
+    client: Client,
+    ready: Ready,
+    stop: impl Future<Output = ()> + Clone + Send + Sync + 'static,
+) {
     let controller = Controller::new(Api::<EtcdCluster>::all(client.clone()), watcher::Config::default())
-        .graceful_shutdown_on(stop);
+        .graceful_shutdown_on(stop.clone());
     let clusters = controller.store();
     let announce = async {
         if clusters.wait_until_ready().await.is_ok() {
             ready.set();
             tracing::info!(clusters = clusters.len(), "watching clusters");
         }
+        std::future::pending().await
+    };
+    // The controller itself does not end before its first list has arrived, which may never happen.
+    let give_up = async {
+        stop.await;
+        if ready.get() {
+            tokio::time::sleep(GRACE).await;
+            tracing::warn!("stopped before every round had ended");
+        }
     };
     let rounds = controller.run(round, try_again, Arc::new(client)).for_each(async |result| tell(result));
-    futures::join!(announce, rounds);
+    tokio::select! {
+        () = rounds => {}
+        () = give_up => {}
+        () = announce => {}
+    }
 }
 
 /// One look at one cluster.
@@ -72,7 +92,7 @@ async fn round(cluster: Arc<EtcdCluster>, client: Arc<Client>) -> Result<Action,
         tracing::info!(
             cluster = full_name(&cluster),
             generation = cluster.metadata.generation,
-            phase = ?next.phase,
+            phase = next.phase.map(tracing::field::debug),
             "wrote status"
         );
     }
