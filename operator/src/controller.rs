@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use etcd_operator_core::api::{EtcdCluster, EtcdClusterStatus};
 use etcd_operator_core::{names, status};
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::controller::{self, Action};
@@ -54,11 +54,8 @@ impl Error {
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Runs rounds until `stop` comes, and marks us ready when all clusters are known.
-pub async fn run(
-    client: Client,
-    ready: Ready,
-    stop: impl Future<Output = ()> + Clone + Send + Sync + 'static,
-) {
+pub async fn run(client: Client, ready: Ready, stop: impl Future<Output = ()> + Send + 'static) {
+    let stop = stop.shared();
     let controller = Controller::new(Api::<EtcdCluster>::all(client.clone()), watcher::Config::default())
         .graceful_shutdown_on(stop.clone());
     let clusters = controller.store();
@@ -170,6 +167,15 @@ mod tests {
     #[test]
     fn a_cluster_that_went_away_is_not_tried_again() {
         assert_eq!(answered(404).retry(), Retry::OnChange);
+    }
+
+    #[tokio::test]
+    async fn a_stop_is_heeded_although_the_clusters_were_never_listed() {
+        let nobody = "http://127.0.0.1:1".parse().expect("an address");
+        let client = Client::try_from(kube::Config::new(nobody)).expect("a client");
+        let ready = Ready::default();
+        let ended = tokio::time::timeout(Duration::from_secs(60), run(client, ready.clone(), async {})).await;
+        assert!(ended.is_ok() && !ready.get());
     }
 
     #[test]
