@@ -66,6 +66,7 @@ programs:
 test: deps ## Check and test: verify, all tests, the smoke part of e2e
 	@hack/timed "verify" $(MAKE) verify
 	@hack/timed "tests" cargo test --locked --workspace
+	@hack/timed "tests of Go" go -C testbed/go/coredns test ./denied
 	@hack/timed "e2e --smoke" $(MAKE) e2e SMOKE=1
 
 .PHONY: verify
