@@ -1,1 +1,14 @@
-//! e2e
+//! Everything that runs against a real cluster: the end-to-end tests, `demo`, `bench` and `deploy`.
+
+pub mod bench;
+pub mod etcd;
+pub mod kubectl;
+pub mod passed;
+pub mod plain;
+pub mod progress;
+pub mod tools;
+pub mod wait;
+pub mod workspace;
+
+/// Who we are in the managed fields of what we apply.
+pub const FIELD_MANAGER: &str = "etcd-operator-e2e";
