@@ -37,6 +37,11 @@ impl Layout {
         Self { dir: Self::root().join(name) }
     }
 
+    /// The instance in a directory, for a process that was started with [`MARK`].
+    pub fn at(dir: PathBuf) -> Self {
+        Self { dir }
+    }
+
     /// Below which all instances of this machine live; `TESTBED_ROOT` moves it.
     pub fn root() -> PathBuf {
         std::env::var_os("TESTBED_ROOT").map_or_else(|| PathBuf::from("/var/tmp/etcd-testbed"), PathBuf::from)
@@ -45,10 +50,16 @@ impl Layout {
     /// All instances that have a directory, running or left over.
     pub fn all() -> Vec<Self> {
         let Ok(entries) = std::fs::read_dir(Self::root()) else { return Vec::new() };
-        let mut dirs: Vec<_> =
-            entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
-        dirs.sort();
-        dirs.into_iter().map(|dir| Self { dir }).collect()
+        let finished = |layout: &Self| layout.dir.is_dir() && !layout.name().starts_with('.');
+        let mut all: Vec<_> =
+            entries.flatten().map(|entry| Self { dir: entry.path() }).filter(finished).collect();
+        all.sort_by(|one, other| one.dir.cmp(&other.dir));
+        all
+    }
+
+    /// Where this instance's directory is made before it appears under its name.
+    pub fn unfinished(&self) -> Self {
+        Self { dir: self.dir.with_file_name(format!(".{}.{}", self.name(), std::process::id())) }
     }
 
     pub fn name(&self) -> &str {
@@ -110,7 +121,7 @@ impl Layout {
 }
 
 /// A node by number: 1 is the machine itself, each further one a network namespace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub struct Node(u8);
 
 impl Node {

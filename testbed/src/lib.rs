@@ -1,6 +1,26 @@
 //! A real Kubernetes with real etcd on one machine.
+//!
+//! [`cluster::Testbed`] has nodes, volumes, images and DNS;
+//! [`api_only::ApiOnly`] is a control plane alone. Everything is built from pinned Go modules ([`build`]),
+//! lives below one directory ([`layout`]) and leaves nothing behind ([`down`]).
 
+pub mod addons;
+pub mod api_only;
+pub mod build;
 pub mod cache;
+pub mod cgroup;
+pub mod cluster;
+pub mod control_plane;
+pub mod dns;
+pub mod down;
+pub mod image;
+pub mod instance;
 pub mod layout;
+pub mod machine;
+pub mod network;
+pub mod node;
+pub mod pki;
 pub mod process;
+pub mod registry;
 pub mod shell;
+pub mod volumes;

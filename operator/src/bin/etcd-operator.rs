@@ -1,1 +1,87 @@
-fn main() {}
+//! Runs the operator, or prints the CustomResourceDefinitions.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::{Args, Parser, Subcommand};
+use etcd_operator::{controller, crds, http, telemetry};
+use futures::FutureExt;
+use kube::{Client, Config};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// Operates etcd clusters on Kubernetes.
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Print the CustomResourceDefinitions as YAML
+    Crds,
+    /// Watch EtcdClusters and keep their status true
+    Run(Run),
+}
+
+#[derive(Args)]
+struct Run {
+    /// Where /healthz and /readyz are served
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8080")]
+    listen: SocketAddr,
+
+    /// What to log, such as `debug` or `info,kube=debug`
+    #[arg(long, value_name = "FILTER", default_value = "info")]
+    log: String,
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Command::Crds => print_crds(),
+        Command::Run(options) => run(options),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {}", telemetry::chain(error.as_ref()));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn print_crds() -> Result<()> {
+    std::io::stdout().write_all(crds::yaml()?.as_bytes()).context("cannot print")
+}
+
+// One thread is enough: a round waits far more than it computes.
+#[tokio::main(flavor = "current_thread")]
+async fn run(options: Run) -> Result<()> {
+    telemetry::start(&options.log)?;
+    let stop = stop_signal()?.shared();
+    let config = Config::infer().await.context("found no cluster: neither a kubeconfig nor a pod's token")?;
+    let api_server = config.cluster_url.to_string();
+    let client = Client::try_from(config).context("cannot make a client for the API server")?;
+    let listener = http::listen(options.listen).await?;
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), api_server, address = %options.listen, "started");
+
+    let ready = http::Ready::default();
+    let controller = controller::run(client, ready.clone(), stop.clone());
+    let server = http::serve(listener, ready, stop);
+    futures::try_join!(controller.map(Ok), server)?;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// Completes when the kubelet (SIGTERM) or somebody at a terminal (SIGINT) asks us to stop.
+fn stop_signal() -> Result<impl Future<Output = ()> + Send + 'static> {
+    let listen = |kind| signal(kind).context("cannot listen for signals");
+    let (mut terminate, mut interrupt): (Signal, Signal) =
+        (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
+    Ok(async move {
+        let _ = futures::future::select(terminate.recv().boxed(), interrupt.recv().boxed()).await;
+        tracing::info!("stopping");
+    })
+}

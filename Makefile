@@ -1,0 +1,135 @@
+# Thin on purpose: cargo and the project's own programs do the work.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+# Where Go and Rust are when nobody has put them into PATH yet.
+export PATH := $(PATH):/usr/local/go/bin:$(HOME)/.cargo/bin
+
+# The cluster to work on: testbed (made here), current (your kubeconfig's) or kind.
+TARGET ?= testbed
+# For testbed-up: how many nodes, and how its DNS behaves (fast, field or noreverse).
+NODES ?=
+DNS ?=
+# For sim: how many seeds.
+SEEDS ?=
+
+testbed := cargo run -q --locked -p etcd-operator-testbed --
+e2e := cargo run -q --locked -p etcd-operator-e2e --bin
+operator := cargo run -q --locked -p etcd-operator --
+crds := config/crd/crds.yaml
+kind_kubeconfig := target/kind.kubeconfig
+
+# cargo-deny is built once, outside the tree.
+deny_version := 0.20.2
+tools := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/etcd-k8s-operator/cargo-deny-$(deny_version)
+deny := $(tools)/bin/cargo-deny
+
+##@ Start here
+
+.PHONY: help
+help: ## Show this list
+	@awk 'BEGIN { FS = ":.*## " } \
+		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
+		/^[a-z0-9-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@echo
+	@echo "Variables: TARGET=testbed|current|kind (now: $(TARGET)), NODES=1..9, DNS=fast|field|noreverse, SEEDS=N"
+
+.PHONY: demo
+demo: deps ## Bring a Kubernetes up and show a three-member etcd on it
+	@$(e2e) demo -- --target $(TARGET)
+
+.PHONY: deps
+deps: ## Install what is missing on Debian or Ubuntu; say what is missing elsewhere
+	@hack/deps
+
+##@ Build and check
+
+.PHONY: build
+build: ## Compile everything
+	cargo build --locked --workspace
+
+.PHONY: test
+test: deps ## Check and test: verify, all tests, the smoke part of e2e
+	@hack/timed "verify" $(MAKE) verify
+	@hack/timed "tests" cargo test --locked --workspace
+	@hack/timed "e2e --smoke" $(e2e) e2e -- --smoke
+
+.PHONY: verify
+verify: $(deny) ## Check without writing: format, lints, dependencies, generated files, links
+	cargo fmt --all --check
+	cargo clippy -q --locked --workspace --all-targets -- -D warnings
+	$(deny) --locked --log-level error check bans licenses sources
+	$(operator) crds | diff -u $(crds) - || { echo "$(crds) is stale: make fix" >&2; exit 1; }
+	@unformatted=$$(gofmt -l testbed/go); [ -z "$$unformatted" ] || { echo "not as gofmt wants it: $$unformatted" >&2; exit 1; }
+	cargo test -q --locked -p etcd-operator-tidy
+
+.PHONY: fix
+fix: ## Write what verify would complain about: format, simple lints, generated files
+	cargo clippy -q --fix --allow-dirty --allow-staged --workspace --all-targets
+	cargo fmt --all
+	mkdir -p target && $(operator) crds > target/crds.yaml && mv target/crds.yaml $(crds)
+	gofmt -w testbed/go
+
+.PHONY: e2e
+e2e: deps ## Run every e2e test on the testbed; RESUME=1 skips those that passed
+	$(e2e) e2e -- $(if $(RESUME),--resume)
+
+.PHONY: sim
+sim: ## Run the simulation for a long time
+	cargo run -q --locked --release -p etcd-operator-sim -- $(if $(SEEDS),--seeds $(SEEDS))
+
+.PHONY: bench
+bench: deps ## Measure, print a table, write target/bench.json
+	$(e2e) bench
+
+.PHONY: advisories
+advisories: $(deny) ## Ask RustSec about known holes in our dependencies (needs its database)
+	$(deny) --locked check advisories
+
+.PHONY: clean
+clean: ## Remove build output from the tree; caches outside it stay
+	cargo clean
+
+##@ Run the operator
+
+.PHONY: image
+image: deps ## Build the static programs and the operator's image
+	CC_x86_64_unknown_linux_musl=musl-gcc cargo build --locked --release --target x86_64-unknown-linux-musl -p etcd-operator --bins
+	$(testbed) image operator
+
+.PHONY: install
+install: ## Install the CRDs in TARGET
+	$(e2e) deploy -- --target $(TARGET) --crds-only
+
+.PHONY: deploy-test
+deploy-test: image ## Install the CRDs and the operator as a pod in TARGET
+	$(e2e) deploy -- --target $(TARGET)
+
+.PHONY: run
+run: ## Run the operator on this machine against TARGET
+	$(if $(filter testbed,$(TARGET)),KUBECONFIG="$$($(testbed) kubeconfig)" )$(if $(filter kind,$(TARGET)),KUBECONFIG="$(kind_kubeconfig)" )$(operator) run
+
+##@ Clusters
+
+.PHONY: testbed-up
+testbed-up: deps ## Bring the testbed up: a real Kubernetes on this machine
+	$(testbed) up $(if $(NODES),--nodes $(NODES)) $(if $(DNS),--dns $(DNS))
+
+.PHONY: testbed-down
+testbed-down: ## Take the testbed down and leave nothing behind
+	$(testbed) down
+
+.PHONY: testbed-kubeconfig
+testbed-kubeconfig: ## Print the path of the testbed's kubeconfig
+	@$(testbed) kubeconfig
+
+.PHONY: kind-create
+kind-create: ## Create a kind cluster for TARGET=kind (needs docker and kind)
+	mkdir -p $(dir $(kind_kubeconfig))
+	kind get clusters | grep -qx etcd-operator || kind create cluster --name etcd-operator --kubeconfig $(kind_kubeconfig) --wait 120s
+	kind export kubeconfig --name etcd-operator --kubeconfig $(kind_kubeconfig)
+
+$(deny):
+	cargo install --locked --root $(tools) cargo-deny@$(deny_version)

@@ -1,0 +1,8 @@
+//! The I/O shell around `etcd-operator-core`: it looks, lets the core decide, acts and reports.
+//!
+//! No choice is made in here that the core could make.
+
+pub mod controller;
+pub mod crds;
+pub mod http;
+pub mod telemetry;

@@ -1,0 +1,76 @@
+//! Logs: text on a terminal, JSON elsewhere.
+//!
+//! Levels: info = something changed; debug = why nothing was done; warn = degraded, will be tried again;
+//! error = somebody has to look. Messages are constant text and values are fields, one name per meaning:
+//! `cluster` (namespace/name), `generation`, `phase`, `address`, `version`, `error`, `kind`.
+
+use std::fmt;
+use std::io::IsTerminal;
+
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::util::TryInitError;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("cannot understand the log filter {filter:?}")]
+    Filter { filter: String, source: tracing_subscriber::filter::ParseError },
+    #[error("cannot start logging")]
+    Start(#[source] TryInitError),
+}
+
+/// Logs to standard error from now on. The filter is in the language of `RUST_LOG`, such as `info,kube=debug`.
+pub fn start(filter: &str) -> Result<(), Error> {
+    use tracing_subscriber::util::SubscriberInitExt;
+
+    let parsed =
+        EnvFilter::try_new(filter).map_err(|source| Error::Filter { filter: filter.to_owned(), source })?;
+    let subscriber = tracing_subscriber::fmt().with_env_filter(parsed).with_writer(std::io::stderr);
+    if std::io::stderr().is_terminal() {
+        subscriber.finish().try_init().map_err(Error::Start)
+    } else {
+        subscriber.json().flatten_event(true).with_target(false).finish().try_init().map_err(Error::Start)
+    }
+}
+
+/// An error with all its causes on one line. A cause that its parent has quoted already is not repeated.
+pub fn chain(error: &dyn std::error::Error) -> impl fmt::Display {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let words = error.to_string();
+        if !text.contains(&words) {
+            text.push_str(": ");
+            text.push_str(&words);
+        }
+        cause = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("outer")]
+    struct Outer(#[source] Middle);
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("middle quotes inner")]
+    struct Middle(#[source] Inner);
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("inner")]
+    struct Inner;
+
+    #[test]
+    fn causes_are_told_once() {
+        assert_eq!(chain(&Outer(Middle(Inner))).to_string(), "outer: middle quotes inner");
+    }
+
+    #[test]
+    fn a_filter_that_makes_no_sense_is_named() {
+        let error = start("info,=").expect_err("no such filter");
+        assert!(error.to_string().contains("info,="), "{error}");
+    }
+}

@@ -1,0 +1,121 @@
+//! What a claim asks for, and why it cannot have it.
+
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, PersistentVolumeClaimSpec};
+
+use super::{PROVISIONER, quantity};
+use crate::layout::Node;
+
+const PROVISIONER_ANNOTATION: &str = "volume.kubernetes.io/storage-provisioner";
+const NODE_ANNOTATION: &str = "volume.kubernetes.io/selected-node";
+
+/// Below this ext4 has little room for anything beside its journal.
+pub const SMALLEST_BYTES: u64 = 8 << 20;
+/// Loop devices and file systems count in blocks; an odd size is rounded up to this.
+const BLOCK_BYTES: u64 = 4096;
+
+/// A disk to be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Order {
+    pub node: Node,
+    pub size_bytes: u64,
+}
+
+/// Why a volume cannot be had; said in an event.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    #[error(
+        "no node is selected; volumes are made where their pod runs: \
+        use a storage class with volumeBindingMode WaitForFirstConsumer"
+    )]
+    NoNode,
+    #[error("the selected node {0} is none of this testbed; let the pod run on another")]
+    UnknownNode(String),
+    #[error("volumeMode {0} is not supported; ask for Filesystem")]
+    UnsupportedMode(String),
+    #[error(
+        "access mode {0} is not supported, as a disk has one node; ask for ReadWriteOnce or ReadWriteOncePod"
+    )]
+    UnsupportedAccess(String),
+    #[error("a volume with a selector or a data source cannot be made; remove it, as disks start empty")]
+    UnsupportedSource,
+    #[error("the requested size {0:?} is not a number of bytes; ask for a size such as 1Gi")]
+    UnreadableSize(String),
+    #[error("{0} bytes are too small for a file system; ask for at least {SMALLEST_BYTES} (8Mi)")]
+    TooSmall(u64),
+    #[error(
+        "{requested_bytes} bytes are more than the {free_bytes} that are free on the machine; \
+        ask for less or free space"
+    )]
+    NoSpace { requested_bytes: u64, free_bytes: u64 },
+    #[error(
+        "the disk of this volume on node {0} is gone, and its data with it; \
+        delete the volume and the claim to get a new one"
+    )]
+    DiskLost(Node),
+}
+
+impl Refusal {
+    /// The event's reason. Each has its own: events of one reason about one object are counted as one.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::NoNode => "NoNodeSelected",
+            Self::UnknownNode(_) => "UnknownNode",
+            Self::UnsupportedMode(_) => "UnsupportedVolumeMode",
+            Self::UnsupportedAccess(_) => "UnsupportedAccessMode",
+            Self::UnsupportedSource => "UnsupportedSource",
+            Self::UnreadableSize(_) => "UnreadableSize",
+            Self::TooSmall(_) => "VolumeTooSmall",
+            Self::NoSpace { .. } => "NoSpaceOnMachine",
+            Self::DiskLost(_) => "DiskLost",
+        }
+    }
+
+    /// Whether it may pass without a change of the claim or volume.
+    pub fn may_pass(&self) -> bool {
+        matches!(self, Self::NoSpace { .. })
+    }
+}
+
+/// Whether a claim is ours to provide for and still has no volume.
+pub fn is_waiting(claim: &PersistentVolumeClaim) -> bool {
+    let has_volume =
+        claim.spec.as_ref().and_then(|spec| spec.volume_name.as_ref()).is_some_and(|name| !name.is_empty());
+    annotation(claim, PROVISIONER_ANNOTATION) == Some(PROVISIONER)
+        && !has_volume
+        && claim.metadata.deletion_timestamp.is_none()
+}
+
+/// What has to be made for a claim.
+pub fn order(claim: &PersistentVolumeClaim, free_bytes: u64) -> Result<Order, Refusal> {
+    let spec = claim.spec.clone().unwrap_or_default();
+    let node = annotation(claim, NODE_ANNOTATION).ok_or(Refusal::NoNode)?;
+    let node = Node::by_name(node).ok_or_else(|| Refusal::UnknownNode(node.to_owned()))?;
+    if let Some(mode) = spec.volume_mode.as_ref().filter(|&mode| mode != "Filesystem") {
+        return Err(Refusal::UnsupportedMode(mode.clone()));
+    }
+    let for_one_node = |mode: &&String| matches!(mode.as_str(), "ReadWriteOnce" | "ReadWriteOncePod");
+    if let Some(mode) = spec.access_modes.iter().flatten().find(|mode| !for_one_node(mode)) {
+        return Err(Refusal::UnsupportedAccess(mode.clone()));
+    }
+    if spec.selector.is_some() || spec.data_source.is_some() || spec.data_source_ref.is_some() {
+        return Err(Refusal::UnsupportedSource);
+    }
+    let requested = requested_storage(&spec);
+    let requested_bytes = quantity::bytes(&requested).ok_or(Refusal::UnreadableSize(requested))?;
+    if requested_bytes < SMALLEST_BYTES {
+        return Err(Refusal::TooSmall(requested_bytes));
+    }
+    if requested_bytes > free_bytes {
+        return Err(Refusal::NoSpace { requested_bytes, free_bytes });
+    }
+    Ok(Order { node, size_bytes: requested_bytes.next_multiple_of(BLOCK_BYTES) })
+}
+
+fn requested_storage(spec: &PersistentVolumeClaimSpec) -> String {
+    let requests = spec.resources.as_ref().and_then(|resources| resources.requests.as_ref());
+    requests.and_then(|requests| requests.get("storage")).map(|size| size.0.clone()).unwrap_or_default()
+}
+
+fn annotation<'a>(claim: &'a PersistentVolumeClaim, name: &str) -> Option<&'a str> {
+    claim.metadata.annotations.as_ref()?.get(name).map(String::as_str)
+}

@@ -1,0 +1,52 @@
+//! What a folder may touch is what it may depend on, and what is shipped is what is listed.
+
+use std::collections::BTreeSet;
+
+use etcd_operator_tidy::{files, output, read, root, shown};
+
+/// Runtimes, clients, servers and sources of randomness, with the crates that they come through.
+const NOT_IN_CORE: [&str; 14] = [
+    "async-std",
+    "axum",
+    "etcd-client",
+    "fastrand",
+    "getrandom",
+    "hyper",
+    "kube-client",
+    "kube-runtime",
+    "rand",
+    "rustls",
+    "smol",
+    "tokio",
+    "tonic",
+    "tower",
+];
+
+#[test]
+fn core_depends_on_no_runtime_no_client_and_no_randomness() {
+    let tree = output(
+        env!("CARGO"),
+        &["tree", "--locked", "--offline", "--package=etcd-operator-core", "--edges=normal", "--prefix=none"],
+    );
+    let names: BTreeSet<_> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
+    assert!(names.contains("kube-core"), "not core's dependencies:\n{tree}");
+    let forbidden: Vec<_> = NOT_IN_CORE.iter().filter(|name| names.contains(*name)).collect();
+    assert!(forbidden.is_empty(), "core must not depend on {forbidden:?}");
+}
+
+#[test]
+fn every_manifest_is_installed() {
+    let config = root().join("config");
+    let list = read(&config.join("kustomization.yaml"));
+    let listed: BTreeSet<_> =
+        list.lines().filter_map(|line| line.strip_prefix("- ")).map(|path| config.join(path)).collect();
+    let there: BTreeSet<_> = files(".yaml")
+        .into_iter()
+        .filter(|path| path.starts_with(&config) && !path.ends_with("kustomization.yaml"))
+        .collect();
+    let differing: Vec<_> = listed.symmetric_difference(&there).map(|path| shown(path)).collect();
+    assert!(
+        differing.is_empty(),
+        "listed in config/kustomization.yaml but missing, or the other way: {differing:?}"
+    );
+}
