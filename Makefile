@@ -15,11 +15,19 @@ DNS ?=
 # For sim: how many seeds.
 SEEDS ?=
 
-testbed := cargo run -q --locked -p etcd-operator-testbed --
-e2e := cargo run -q --locked -p etcd-operator-e2e --bin
-operator := cargo run -q --locked -p etcd-operator --
+# Built together, so that the programs share one compilation of what they depend on.
+programs := $(or $(CARGO_TARGET_DIR),target)/debug
+gofmt := find testbed -name '*.go' -print0 | xargs -0r gofmt
 crds := config/crd/crds.yaml
+image := ghcr.io/etcd-k8s-operator/etcd-operator:dev
 kind_kubeconfig := target/kind.kubeconfig
+
+# What puts a shell on the cluster of TARGET. An assignment of its own, so that a testbed that is not there
+# stops the recipe instead of leaving it on the user's cluster.
+use_testbed = KUBECONFIG=$$($(programs)/testbed kubeconfig); export KUBECONFIG;
+use_kind = export KUBECONFIG=$(kind_kubeconfig);
+use_current =
+$(if $(filter testbed current kind,$(TARGET)),,$(error TARGET is testbed, current or kind, not "$(TARGET)"))
 
 # cargo-deny is built once, outside the tree.
 deny_version := 0.20.2
@@ -37,8 +45,8 @@ help: ## Show this list
 	@echo "Variables: TARGET=testbed|current|kind (now: $(TARGET)), NODES=1..9, DNS=fast|field|noreverse, SEEDS=N"
 
 .PHONY: demo
-demo: deps ## Bring a Kubernetes up and show a three-member etcd on it
-	@$(e2e) demo -- --target $(TARGET)
+demo: deps programs ## Bring a Kubernetes up and show a three-member etcd on it
+	@$(programs)/demo --target $(TARGET)
 
 .PHONY: deps
 deps: ## Install what is missing on Debian or Ubuntu; say what is missing elsewhere
@@ -50,39 +58,44 @@ deps: ## Install what is missing on Debian or Ubuntu; say what is missing elsewh
 build: ## Compile everything
 	cargo build --locked --workspace
 
+.PHONY: programs
+programs:
+	@cargo build --locked --workspace
+
 .PHONY: test
 test: deps ## Check and test: verify, all tests, the smoke part of e2e
 	@hack/timed "verify" $(MAKE) verify
 	@hack/timed "tests" cargo test --locked --workspace
-	@hack/timed "e2e --smoke" $(e2e) e2e -- --smoke
+	@hack/timed "e2e --smoke" $(MAKE) e2e SMOKE=1
 
 .PHONY: verify
 verify: $(deny) ## Check without writing: format, lints, dependencies, generated files, links
 	cargo fmt --all --check
 	cargo clippy -q --locked --workspace --all-targets -- -D warnings
 	$(deny) --locked --log-level error check bans licenses sources
-	$(operator) crds | diff -u $(crds) - || { echo "$(crds) is stale: make fix" >&2; exit 1; }
-	@unformatted=$$(gofmt -l testbed/go); [ -z "$$unformatted" ] || { echo "not as gofmt wants it: $$unformatted" >&2; exit 1; }
+	cargo build -q --locked --workspace
+	@generated=$$($(programs)/etcd-operator crds); diff -u $(crds) - <<<"$$generated" || { echo "$(crds) is stale: make fix" >&2; exit 1; }
+	@unformatted=$$($(gofmt) -l); [ -z "$$unformatted" ] || { echo "not as gofmt wants it: $$unformatted" >&2; exit 1; }
 	cargo test -q --locked -p etcd-operator-tidy
 
 .PHONY: fix
 fix: ## Write what verify would complain about: format, simple lints, generated files
 	cargo clippy -q --fix --allow-dirty --allow-staged --workspace --all-targets
 	cargo fmt --all
-	mkdir -p target && $(operator) crds > target/crds.yaml && mv target/crds.yaml $(crds)
-	gofmt -w testbed/go
+	mkdir -p target && cargo build -q --workspace && $(programs)/etcd-operator crds > target/crds.yaml && mv target/crds.yaml $(crds)
+	$(gofmt) -w
 
 .PHONY: e2e
-e2e: deps ## Run every e2e test on the testbed; RESUME=1 skips those that passed
-	$(e2e) e2e -- $(if $(RESUME),--resume)
+e2e: deps programs ## Run every e2e test on the testbed; RESUME=1 skips those that passed, SMOKE=1 runs the quick ones
+	$(programs)/e2e $(if $(RESUME),--resume) $(if $(SMOKE),--smoke)
 
 .PHONY: sim
 sim: ## Run the simulation for a long time
 	cargo run -q --locked --release -p etcd-operator-sim -- $(if $(SEEDS),--seeds $(SEEDS))
 
 .PHONY: bench
-bench: deps ## Measure, print a table, write target/bench.json
-	$(e2e) bench
+bench: deps programs ## Measure, print a table, write target/bench.json
+	$(programs)/bench
 
 .PHONY: advisories
 advisories: $(deny) ## Ask RustSec about known holes in our dependencies (needs its database)
@@ -95,41 +108,44 @@ clean: ## Remove build output from the tree; caches outside it stay
 ##@ Run the operator
 
 .PHONY: image
-image: deps ## Build the static programs and the operator's image
+image: deps programs ## Build the static programs and the operator's image
 	CC_x86_64_unknown_linux_musl=musl-gcc cargo build --locked --release --target x86_64-unknown-linux-musl -p etcd-operator --bins
-	$(testbed) image operator
+	$(programs)/testbed image operator --name $(image) --output target/etcd-operator-image.tar \
+		$(addprefix $(or $(CARGO_TARGET_DIR),target)/x86_64-unknown-linux-musl/release/,etcd-operator etcd-agent)
 
 .PHONY: install
-install: ## Install the CRDs in TARGET
-	$(e2e) deploy -- --target $(TARGET) --crds-only
+install: programs ## Install the CRDs in TARGET
+	$(programs)/deploy --target $(TARGET) --crds-only
 
 .PHONY: deploy-test
 deploy-test: image ## Install the CRDs and the operator as a pod in TARGET
-	$(e2e) deploy -- --target $(TARGET)
+	$(programs)/deploy --target $(TARGET)
 
 .PHONY: run
-run: ## Run the operator on this machine against TARGET
-	$(if $(filter testbed,$(TARGET)),KUBECONFIG="$$($(testbed) kubeconfig)" )$(if $(filter kind,$(TARGET)),KUBECONFIG="$(kind_kubeconfig)" )$(operator) run
+run: programs ## Run the operator on this machine against TARGET
+	@$(use_$(TARGET)) $(programs)/etcd-operator run
 
 ##@ Clusters
 
 .PHONY: testbed-up
-testbed-up: deps ## Bring the testbed up: a real Kubernetes on this machine
-	$(testbed) up $(if $(NODES),--nodes $(NODES)) $(if $(DNS),--dns $(DNS))
+testbed-up: deps programs ## Bring the testbed up: a real Kubernetes on this machine
+	$(programs)/testbed up $(if $(NODES),--nodes $(NODES)) $(if $(DNS),--dns $(DNS))
 
 .PHONY: testbed-down
-testbed-down: ## Take the testbed down and leave nothing behind
-	$(testbed) down
+testbed-down: programs ## Take the testbed down and leave nothing behind
+	@$(programs)/testbed down
 
 .PHONY: testbed-kubeconfig
 testbed-kubeconfig: ## Print the path of the testbed's kubeconfig
-	@$(testbed) kubeconfig
+	@cargo build -q --locked --workspace
+	@$(programs)/testbed kubeconfig
 
 .PHONY: kind-create
 kind-create: ## Create a kind cluster for TARGET=kind (needs docker and kind)
+	@for tool in docker kind; do command -v $$tool >/dev/null || { echo "$$tool is missing: see https://kind.sigs.k8s.io, or use TARGET=testbed" >&2; exit 1; }; done
 	mkdir -p $(dir $(kind_kubeconfig))
 	kind get clusters | grep -qx etcd-operator || kind create cluster --name etcd-operator --kubeconfig $(kind_kubeconfig) --wait 120s
 	kind export kubeconfig --name etcd-operator --kubeconfig $(kind_kubeconfig)
 
 $(deny):
-	cargo install --locked --root $(tools) cargo-deny@$(deny_version)
+	env -u CARGO_TARGET_DIR cargo install --locked --root $(tools) cargo-deny@$(deny_version)

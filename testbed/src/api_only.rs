@@ -10,7 +10,7 @@ use crate::build;
 use crate::control_plane::{self, Addresses};
 use crate::instance::{Condition, Kind, Owner, Record, condition};
 use crate::layout::Layout;
-use crate::{down, process};
+use crate::{down, preflight, process};
 
 /// etcd, API server and controller manager. It lives as long as this value, unless [`ApiOnly::detach`]ed.
 #[derive(Debug)]
@@ -29,6 +29,7 @@ impl ApiOnly {
     }
 
     pub async fn start_named(name: &str) -> Result<Self> {
+        preflight::check(preflight::Need::ApiOnly).await?;
         let programs = build::ensure_base().await?;
         for layout in Layout::all() {
             let api_only = Record::load(&layout).is_none_or(|record| record.kind == Kind::ApiOnly);

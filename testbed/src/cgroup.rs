@@ -58,14 +58,26 @@ fn delegate(group: &Path) -> Result<()> {
 
 /// All processes in a node's containers.
 pub fn processes(node: Node) -> Vec<u32> {
-    let mut found = BTreeSet::new();
-    for hierarchy in hierarchies() {
-        for group in below(&hierarchy.join(node.cgroup())) {
-            let ids = std::fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
-            found.extend(ids.lines().filter_map(|line| line.parse::<u32>().ok()));
-        }
-    }
+    let found: BTreeSet<_> =
+        hierarchies().iter().flat_map(|hierarchy| processes_below(&hierarchy.join(node.cgroup()))).collect();
     found.into_iter().collect()
+}
+
+/// The processes in one of a node's groups, and below it: a pod's (`pod` and its uid) or a container's (its id).
+pub fn processes_in(node: Node, group: &str) -> Vec<u32> {
+    // Each hierarchy has them all.
+    let found = hierarchies().iter().find_map(|hierarchy| find(&hierarchy.join(node.cgroup()), group));
+    found.map(|group| processes_below(&group)).unwrap_or_default()
+}
+
+fn find(root: &Path, name: &str) -> Option<PathBuf> {
+    below(root).into_iter().find(|group| group.file_name().is_some_and(|file| file == name))
+}
+
+fn processes_below(group: &Path) -> Vec<u32> {
+    let lists = below(group).into_iter().map(|group| group.join("cgroup.procs"));
+    let text: String = lists.filter_map(|list| std::fs::read_to_string(list).ok()).collect();
+    text.lines().filter_map(|line| line.parse().ok()).collect()
 }
 
 /// Removes a node's groups. The kernel empties a group a moment after its last process ended.
@@ -97,4 +109,28 @@ fn below(group: &Path) -> Vec<PathBuf> {
         }
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_are_those_of_the_group_and_of_all_below_it() {
+        let root = std::env::temp_dir().join(format!("tbtest-cgroup-{}", std::process::id()));
+        let group = root.join("kubepods/burstable/pod7/11");
+        std::fs::create_dir_all(group.join("nested")).expect("a directory");
+        for (list, ids) in [
+            ("", "1\n"),
+            ("kubepods/burstable/pod7/11", "5\n6\n"),
+            ("kubepods/burstable/pod7/11/nested", "7\n"),
+        ] {
+            std::fs::write(root.join(list).join("cgroup.procs"), ids).expect("a list of processes");
+        }
+        let found = [find(&root, "11"), find(&root, "12")];
+        let ids = find(&root, "pod7").map(|pod| processes_below(&pod));
+        std::fs::remove_dir_all(&root).expect("removed");
+        assert_eq!(found, [Some(group), None]);
+        assert_eq!(ids, Some(vec![5, 6, 7]));
+    }
 }

@@ -14,7 +14,7 @@ pub use crate::instance::Config;
 use crate::instance::{Condition, Kind, Owner, Record, condition};
 use crate::layout::{Layout, Node};
 use crate::process::until;
-use crate::{addons, dns, down, image, machine, network, node, volumes};
+use crate::{addons, dns, down, image, machine, network, node, preflight, volumes};
 
 /// A running cluster.
 #[derive(Clone, Debug)]
@@ -42,6 +42,7 @@ impl Testbed {
             Condition::InUse => bail!("another process is bringing the testbed up: wait for it or end it"),
             Condition::Running => return Self::reuse(config),
         }
+        preflight::check(preflight::Need::Cluster).await?;
         let programs = build::ensure_base().await?;
         image::ensure_base(&programs).await?;
         let bed = Self { layout, config, addresses: Addresses::on_bridge(), programs };

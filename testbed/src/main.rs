@@ -9,7 +9,7 @@ use testbed::api_only::ApiOnly;
 use testbed::cluster::{Config, DnsProfile, Testbed};
 use testbed::instance::{self, Condition, Kind, Record};
 use testbed::layout::{Layout, MARK};
-use testbed::{addons, build, down, image, process};
+use testbed::{addons, build, down, fault, image, preflight, process};
 
 /// A real Kubernetes with real etcd on this machine: built from package registries, run as root, gone without a trace.
 #[derive(Parser)]
@@ -47,6 +47,9 @@ enum Command {
     /// Make container images that the testbed's nodes can pull
     #[command(subcommand)]
     Image(image::command::Command),
+    /// Break something, and mend it
+    #[command(subcommand)]
+    Fault(fault::command::Command),
     /// The registry and the provisioner of volumes, as `up` starts them
     #[command(name = addons::SUBCOMMAND, hide = true)]
     ServeAddons,
@@ -75,6 +78,7 @@ async fn run(command: Command) -> Result<()> {
             Ok(())
         }
         Command::Image(command) => image::command::run(command).await,
+        Command::Fault(command) => fault::command::run(command, &Testbed::attach()?).await,
         Command::ServeAddons => {
             let dir = PathBuf::from(std::env::var_os(MARK).with_context(|| format!("{MARK} is not set"))?);
             addons::serve(Layout::at(dir)).await
@@ -83,6 +87,7 @@ async fn run(command: Command) -> Result<()> {
 }
 
 async fn build_all() -> Result<()> {
+    preflight::check(preflight::Need::Build).await?;
     let programs = build::ensure_base().await?;
     image::ensure_base(&programs).await?;
     for version in build::STANDARD_ETCD {
@@ -147,6 +152,9 @@ fn status() -> Result<()> {
                 Some(id) => println!("  {name:<26} process {id}"),
                 None => println!("  {name:<26} not running"),
             }
+        }
+        for injected in fault::in_effect(layout)? {
+            println!("  fault in effect: {} ({})", injected.fault, injected.id);
         }
     }
     Ok(())

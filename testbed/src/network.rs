@@ -3,7 +3,8 @@
 use anyhow::Result;
 
 use crate::layout::{BRIDGE, HOST_ADDRESS, Node, POD_BRIDGE, SERVICE_SUBNET};
-use crate::shell::{run, run_in, run_with_input};
+use crate::packet_filter::Table;
+use crate::shell::{run, run_in};
 
 /// The chain that holds our rules on the machine.
 const FENCE: &str = "TESTBED";
@@ -22,8 +23,7 @@ pub async fn create() -> Result<()> {
          -A {FENCE} ! -i tb+ -o tb+ -j REJECT\n\
          -I FORWARD -j {FENCE}\nCOMMIT\n"
     );
-    run_with_input(&["iptables-restore", "-w", "--noflush"], &rules).await?;
-    Ok(())
+    Table { enter: &[], family: "iptables", name: "filter" }.restore(&rules).await
 }
 
 /// Gives a node its network namespace, address and routes.
@@ -62,8 +62,10 @@ pub async fn remove() -> Result<()> {
         remove_link(bridge).await?;
     }
     for family in ["iptables", "ip6tables"] {
-        for table in ["filter", "nat", "mangle"] {
-            remove_chains(family, table).await?;
+        for name in ["filter", "nat", "mangle"] {
+            // `preflight` has seen to it that chains of kubelet and kube-proxy are nobody else's.
+            let ours = |chain: &str| chain.starts_with("KUBE-") || chain == FENCE;
+            Table { enter: &[], family, name }.remove(ours).await?;
         }
     }
     Ok(())
@@ -74,64 +76,4 @@ async fn remove_link(name: &str) -> Result<()> {
         run(&["ip", "link", "del", name]).await?;
     }
     Ok(())
-}
-
-/// Our chain and those of the kubelet and kube-proxy; `preflight` has seen to it that they are nobody else's.
-async fn remove_chains(family: &str, table: &str) -> Result<()> {
-    let rules = run(&[&format!("{family}-save"), "-t", table]).await?;
-    if let Some(script) = chain_removal(&rules, table) {
-        run_with_input(&[&format!("{family}-restore"), "-w", "--noflush"], &script).await?;
-    }
-    Ok(())
-}
-
-/// From a saved table, the script that removes our chains and every rule that leads to one.
-fn chain_removal(saved: &str, table: &str) -> Option<String> {
-    let ours = |chain: &str| chain.starts_with("KUBE-") || chain == FENCE;
-    let chains: Vec<&str> = saved
-        .lines()
-        .filter_map(|line| line.strip_prefix(':')?.split(' ').next())
-        .filter(|chain| ours(chain))
-        .collect();
-    if chains.is_empty() {
-        return None;
-    }
-    let jumps = saved.lines().filter_map(|line| {
-        let rule = line.strip_prefix("-A ")?;
-        let from = rule.split(' ').next()?;
-        let target = rule.split_once(" -j ")?.1.split(' ').next()?;
-        (!ours(from) && ours(target)).then(|| format!("-D {rule}"))
-    });
-    let mut script = vec![format!("*{table}")];
-    script.extend(jumps);
-    script.extend(chains.iter().map(|chain| format!("-F {chain}")));
-    script.extend(chains.iter().map(|chain| format!("-X {chain}")));
-    script.push("COMMIT\n".into());
-    Some(script.join("\n"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_our_chains_and_the_rules_that_lead_to_them_are_removed() {
-        let saved = "*filter\n:INPUT ACCEPT [0:0]\n:DOCKER - [0:0]\n:KUBE-FIREWALL - [0:0]\n:TESTBED - [0:0]\n\
-                     -A INPUT -m comment --comment \"a b\" -j KUBE-FIREWALL\n-A INPUT -j DOCKER\n\
-                     -A FORWARD -j TESTBED\n-A KUBE-FIREWALL -j DROP\nCOMMIT\n";
-        let script = chain_removal(saved, "filter").expect("there is something to remove");
-        assert_eq!(
-            script,
-            "*filter\n-D INPUT -m comment --comment \"a b\" -j KUBE-FIREWALL\n-D FORWARD -j TESTBED\n\
-             -F KUBE-FIREWALL\n-F TESTBED\n-X KUBE-FIREWALL\n-X TESTBED\nCOMMIT\n"
-        );
-    }
-
-    #[test]
-    fn a_table_without_our_chains_is_left_alone() {
-        assert_eq!(
-            chain_removal("*nat\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -j DOCKER\nCOMMIT\n", "nat"),
-            None
-        );
-    }
 }

@@ -16,6 +16,8 @@ use crate::{cgroup, network};
 mod config;
 pub use config::write_shared;
 
+const DAEMONS: [&str; 3] = ["kubelet", "proxy", "containerd"];
+
 /// Everything that must exist before the node's daemons start.
 pub async fn create(layout: &Layout, node: Node, authority: &Authority, addresses: &Addresses) -> Result<()> {
     let home = layout.node_home(node);
@@ -72,12 +74,19 @@ pub async fn start_agents(layout: &Layout, node: Node, programs: &Programs) -> R
 /// Kills everything that runs on a node, as a power cut would.
 pub async fn kill(layout: &Layout, node: Node) -> Result<()> {
     // First those that would restart, or half clean up, what is killed after them.
-    let daemons = ["kubelet", "proxy", "containerd"];
-    let daemons: Vec<u32> =
-        daemons.iter().filter_map(|name| process::running(layout, &format!("{node}-{name}"))).collect();
-    process::kill_and_wait(&daemons).await?;
+    process::kill_and_wait(&daemons(layout, node)).await?;
     process::kill_and_wait(&cgroup::processes(node)).await?;
     process::kill_and_wait(&shims(layout, node)).await
+}
+
+/// Whether all daemons of a node run.
+pub fn runs(layout: &Layout, node: Node) -> bool {
+    daemons(layout, node).len() == DAEMONS.len()
+}
+
+/// Those that run.
+fn daemons(layout: &Layout, node: Node) -> Vec<u32> {
+    DAEMONS.iter().filter_map(|name| process::running(layout, &format!("{node}-{name}"))).collect()
 }
 
 /// The processes that containerd keeps beside each pod's containers: they name its socket on their command line.

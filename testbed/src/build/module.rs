@@ -1,4 +1,7 @@
 //! The Go modules of `testbed/go`, embedded so that the programs can be built from anywhere.
+//!
+//! A further minor version of Kubernetes is a folder there and a line here. A newer patch release is
+//! a changed version in a go.mod and `go mod tidy` beside it; for etcd, the list in `build.rs` follows.
 
 /// One folder of `testbed/go`, without its tests.
 #[derive(Debug)]
@@ -47,6 +50,7 @@ mod tests {
     use std::collections::BTreeSet;
     use std::path::Path;
 
+    use super::super::go;
     use super::*;
 
     fn all() -> impl Iterator<Item = &'static Module> {
@@ -73,6 +77,16 @@ mod tests {
             .flat_map(|module| module.files.iter().map(|(file, _)| format!("{}/{file}", module.folder)))
             .collect();
         assert_eq!(embedded, on_disk);
+    }
+
+    #[test]
+    fn no_module_wants_a_newer_go_than_we_ask_for() {
+        let wanted = |module: &Module| {
+            let (_, go_mod) = module.files.iter().find(|(name, _)| *name == "go.mod").expect("it has one");
+            let line = go_mod.lines().find_map(|line| line.strip_prefix("go ")).expect("it names a version");
+            go::version(line).expect("it is a version")
+        };
+        assert_eq!(all().map(wanted).max(), Some(go::NEEDED));
     }
 
     #[test]

@@ -1,0 +1,150 @@
+//! The kinds of faults by name, what undoing one means, and how one reads in a sentence.
+
+use clap::ValueEnum;
+
+use super::{Direction, Fault};
+
+/// A fault without its object. Its name is its command, and stands in front of the number in an id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Kind {
+    Kill,
+    Pause,
+    CutPod,
+    CutNode,
+    CrashNode,
+    #[value(name = "stop-apiserver")]
+    StopApiServer,
+    WipeVolume,
+    DeleteVolume,
+    FillDisk,
+    DenyNames,
+}
+
+/// What becomes of a fault when it is undone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Undo {
+    /// It stays in effect until it is undone; then this happens.
+    Restores(&'static str),
+    /// It was over at once.
+    Nothing(&'static str),
+    Impossible(&'static str),
+}
+
+impl Kind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Kill => "kill",
+            Self::Pause => "pause",
+            Self::CutPod => "cut-pod",
+            Self::CutNode => "cut-node",
+            Self::CrashNode => "crash-node",
+            Self::StopApiServer => "stop-apiserver",
+            Self::WipeVolume => "wipe-volume",
+            Self::DeleteVolume => "delete-volume",
+            Self::FillDisk => "fill-disk",
+            Self::DenyNames => "deny-names",
+        }
+    }
+
+    /// From the id of a fault, in effect or not.
+    pub fn of_id(id: &str) -> Option<Self> {
+        let (name, number) = id.rsplit_once('-')?;
+        number.parse::<u64>().ok()?;
+        Self::value_variants().iter().copied().find(|kind| kind.name() == name)
+    }
+
+    pub fn undo(self) -> Undo {
+        match self {
+            Self::Kill => Undo::Nothing("the kubelet starts the container again"),
+            Self::Pause => Undo::Restores("the processes go on"),
+            Self::CutPod => Undo::Restores("its rules are gone from the pod's network"),
+            Self::CutNode => Undo::Restores("its rules are gone from the node's network"),
+            Self::CrashNode => Undo::Restores("the node runs again"),
+            Self::StopApiServer => Undo::Restores("the API server answers"),
+            Self::WipeVolume => Undo::Impossible("the files are gone"),
+            Self::DeleteVolume => Undo::Impossible("the claim, the volume and its files are gone"),
+            Self::FillDisk => Undo::Restores("the file that filled the disk is removed"),
+            Self::DenyNames => Undo::Restores("the names are answered"),
+        }
+    }
+}
+
+impl Fault {
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::KillProcess { .. } => Kind::Kill,
+            Self::PauseProcess { .. } => Kind::Pause,
+            Self::CutPod { .. } => Kind::CutPod,
+            Self::CutNode { .. } => Kind::CutNode,
+            Self::CrashNode { .. } => Kind::CrashNode,
+            Self::StopApiServer => Kind::StopApiServer,
+            Self::WipeVolume { .. } => Kind::WipeVolume,
+            Self::DeleteVolume { .. } => Kind::DeleteVolume,
+            Self::FillDisk { .. } => Kind::FillDisk,
+            Self::DenyNames { .. } => Kind::DenyNames,
+        }
+    }
+}
+
+/// What was done, as the beginning of a sentence.
+impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::KillProcess { namespace, pod, container, process } => {
+                write!(f, "killed {}{} of pod {namespace}/{pod}", processes(process), within(container))
+            }
+            Self::PauseProcess { namespace, pod, container, process } => {
+                write!(f, "paused {}{} of pod {namespace}/{pod}", processes(process), within(container))
+            }
+            Self::CutPod { namespace, pod, direction } => {
+                write!(f, "dropping {} pod {namespace}/{pod}", packets(*direction))
+            }
+            Self::CutNode { node, direction } => write!(f, "dropping {} node {node}", packets(*direction)),
+            Self::CrashNode { node } => write!(f, "crashed node {node}"),
+            Self::StopApiServer => f.write_str("stopped the API server"),
+            Self::WipeVolume { namespace, claim } => {
+                write!(f, "wiped the volume of claim {namespace}/{claim}")
+            }
+            Self::DeleteVolume { namespace, claim } => {
+                write!(f, "deleted claim {namespace}/{claim} and its volume")
+            }
+            Self::FillDisk { namespace, claim, leave_bytes } => {
+                write!(f, "filled the volume of claim {namespace}/{claim} but for {leave_bytes} bytes")
+            }
+            Self::DenyNames { names } => write!(f, "denying {}", names.join(", ")),
+        }
+    }
+}
+
+fn processes(process: &Option<String>) -> &str {
+    process.as_deref().unwrap_or("all processes")
+}
+
+fn within(container: &Option<String>) -> String {
+    container
+        .as_ref()
+        .map_or_else(|| " in the first container".into(), |name| format!(" in container {name}"))
+}
+
+fn packets(direction: Direction) -> &'static str {
+    match direction {
+        Direction::In => "packets to",
+        Direction::Out => "packets from",
+        Direction::Both => "packets to and from",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kind_is_read_off_an_id() {
+        for kind in Kind::value_variants() {
+            assert_eq!(Kind::of_id(&format!("{}-12", kind.name())), Some(*kind));
+        }
+        for wrong in ["", "kill", "kill-", "cut-pod", "cut-3", "kill-x"] {
+            assert_eq!(Kind::of_id(wrong), None, "{wrong}");
+        }
+    }
+}
