@@ -17,9 +17,17 @@ SEEDS ?=
 
 # Built together, so that the programs share one compilation of what they depend on.
 programs := $(or $(CARGO_TARGET_DIR),target)/debug
+gofmt := find testbed -name '*.go' -print0 | xargs -0r gofmt
 crds := config/crd/crds.yaml
 image := ghcr.io/etcd-k8s-operator/etcd-operator:dev
 kind_kubeconfig := target/kind.kubeconfig
+
+# What puts a shell on the cluster of TARGET. An assignment of its own, so that a testbed that is not there
+# stops the recipe instead of leaving it on the user's cluster.
+use_testbed = KUBECONFIG=$$($(programs)/testbed kubeconfig); export KUBECONFIG;
+use_kind = export KUBECONFIG=$(kind_kubeconfig);
+use_current =
+$(if $(filter testbed current kind,$(TARGET)),,$(error TARGET is testbed, current or kind, not "$(TARGET)"))
 
 # cargo-deny is built once, outside the tree.
 deny_version := 0.20.2
@@ -58,6 +66,7 @@ programs:
 test: deps ## Check and test: verify, all tests, the smoke part of e2e
 	@hack/timed "verify" $(MAKE) verify
 	@hack/timed "tests" cargo test --locked --workspace
+	@hack/timed "tests of Go" go -C testbed/go/coredns test ./denied
 	@hack/timed "e2e --smoke" $(MAKE) e2e SMOKE=1
 
 .PHONY: verify
@@ -66,8 +75,8 @@ verify: $(deny) ## Check without writing: format, lints, dependencies, generated
 	cargo clippy -q --locked --workspace --all-targets -- -D warnings
 	$(deny) --locked --log-level error check bans licenses sources
 	cargo build -q --locked --workspace
-	$(programs)/etcd-operator crds | diff -u $(crds) - || { echo "$(crds) is stale: make fix" >&2; exit 1; }
-	@unformatted=$$(gofmt -l testbed/go); [ -z "$$unformatted" ] || { echo "not as gofmt wants it: $$unformatted" >&2; exit 1; }
+	@generated=$$($(programs)/etcd-operator crds); diff -u $(crds) - <<<"$$generated" || { echo "$(crds) is stale: make fix" >&2; exit 1; }
+	@unformatted=$$($(gofmt) -l); [ -z "$$unformatted" ] || { echo "not as gofmt wants it: $$unformatted" >&2; exit 1; }
 	cargo test -q --locked -p etcd-operator-tidy
 
 .PHONY: fix
@@ -75,7 +84,7 @@ fix: ## Write what verify would complain about: format, simple lints, generated 
 	cargo clippy -q --fix --allow-dirty --allow-staged --workspace --all-targets
 	cargo fmt --all
 	mkdir -p target && cargo build -q --workspace && $(programs)/etcd-operator crds > target/crds.yaml && mv target/crds.yaml $(crds)
-	gofmt -w testbed/go
+	$(gofmt) -w
 
 .PHONY: e2e
 e2e: deps programs ## Run every e2e test on the testbed; RESUME=1 skips those that passed, SMOKE=1 runs the quick ones
@@ -115,7 +124,7 @@ deploy-test: image ## Install the CRDs and the operator as a pod in TARGET
 
 .PHONY: run
 run: programs ## Run the operator on this machine against TARGET
-	$(if $(filter testbed,$(TARGET)),KUBECONFIG="$$($(programs)/testbed kubeconfig)" )$(if $(filter kind,$(TARGET)),KUBECONFIG="$(kind_kubeconfig)" )$(programs)/etcd-operator run
+	@$(use_$(TARGET)) $(programs)/etcd-operator run
 
 ##@ Clusters
 
@@ -134,9 +143,10 @@ testbed-kubeconfig: ## Print the path of the testbed's kubeconfig
 
 .PHONY: kind-create
 kind-create: ## Create a kind cluster for TARGET=kind (needs docker and kind)
+	@for tool in docker kind; do command -v $$tool >/dev/null || { echo "$$tool is missing: see https://kind.sigs.k8s.io, or use TARGET=testbed" >&2; exit 1; }; done
 	mkdir -p $(dir $(kind_kubeconfig))
 	kind get clusters | grep -qx etcd-operator || kind create cluster --name etcd-operator --kubeconfig $(kind_kubeconfig) --wait 120s
 	kind export kubeconfig --name etcd-operator --kubeconfig $(kind_kubeconfig)
 
 $(deny):
-	cargo install --locked --root $(tools) cargo-deny@$(deny_version)
+	env -u CARGO_TARGET_DIR cargo install --locked --root $(tools) cargo-deny@$(deny_version)

@@ -1,1 +1,20 @@
-//! e2e
+//! Everything that runs against a real cluster: the end-to-end tests, `demo`, `bench` and `deploy`.
+
+pub mod bench;
+pub mod etcd;
+pub mod evidence;
+pub mod kubectl;
+pub mod machine;
+pub mod namespace;
+pub mod passed;
+pub mod plain;
+pub mod progress;
+pub mod runner;
+pub mod suite;
+pub mod target;
+pub mod tools;
+pub mod wait;
+pub mod workspace;
+
+/// Who we are in the managed fields of what we apply.
+pub const FIELD_MANAGER: &str = "etcd-operator-e2e";

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use etcd_operator_core::api::{EtcdCluster, EtcdClusterStatus};
 use etcd_operator_core::{names, status};
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::controller::{self, Action};
@@ -50,19 +50,36 @@ impl Error {
     }
 }
 
-/// Runs rounds until `stop` comes; those under way are finished. Marks us ready when all clusters are known.
-pub async fn run(client: Client, ready: Ready, stop: impl Future<Output = ()> + Send + Sync + 'static) {
+/// How long rounds that are under way may take to end after a stop.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Runs rounds until `stop` comes, and marks us ready when all clusters are known.
+pub async fn run(client: Client, ready: Ready, stop: impl Future<Output = ()> + Send + 'static) {
+    let stop = stop.shared();
     let controller = Controller::new(Api::<EtcdCluster>::all(client.clone()), watcher::Config::default())
-        .graceful_shutdown_on(stop);
+        .graceful_shutdown_on(stop.clone());
     let clusters = controller.store();
     let announce = async {
         if clusters.wait_until_ready().await.is_ok() {
             ready.set();
             tracing::info!(clusters = clusters.len(), "watching clusters");
         }
+        std::future::pending().await
+    };
+    // The controller itself does not end before its first list has arrived, which may never happen.
+    let give_up = async {
+        stop.await;
+        if ready.get() {
+            tokio::time::sleep(GRACE).await;
+            tracing::warn!("stopped before every round had ended");
+        }
     };
     let rounds = controller.run(round, try_again, Arc::new(client)).for_each(async |result| tell(result));
-    futures::join!(announce, rounds);
+    tokio::select! {
+        () = rounds => {}
+        () = give_up => {}
+        () = announce => {}
+    }
 }
 
 /// One look at one cluster.
@@ -72,7 +89,7 @@ async fn round(cluster: Arc<EtcdCluster>, client: Arc<Client>) -> Result<Action,
         tracing::info!(
             cluster = full_name(&cluster),
             generation = cluster.metadata.generation,
-            phase = ?next.phase,
+            phase = next.phase.map(tracing::field::debug),
             "wrote status"
         );
     }
@@ -150,6 +167,15 @@ mod tests {
     #[test]
     fn a_cluster_that_went_away_is_not_tried_again() {
         assert_eq!(answered(404).retry(), Retry::OnChange);
+    }
+
+    #[tokio::test]
+    async fn a_stop_is_heeded_although_the_clusters_were_never_listed() {
+        let nobody = "http://127.0.0.1:1".parse().expect("an address");
+        let client = Client::try_from(kube::Config::new(nobody)).expect("a client");
+        let ready = Ready::default();
+        let ended = tokio::time::timeout(Duration::from_secs(60), run(client, ready.clone(), async {})).await;
+        assert!(ended.is_ok() && !ready.get());
     }
 
     #[test]

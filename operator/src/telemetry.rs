@@ -18,6 +18,9 @@ pub enum Error {
     Start(#[source] TryInitError),
 }
 
+/// What is logged unless somebody asks for more. kube's own spans would repeat what our fields say.
+pub const DEFAULT_FILTER: &str = "info,kube_runtime=warn";
+
 /// Logs to standard error from now on. The filter is in the language of `RUST_LOG`, such as `info,kube=debug`.
 pub fn start(filter: &str) -> Result<(), Error> {
     use tracing_subscriber::util::SubscriberInitExt;
@@ -28,7 +31,8 @@ pub fn start(filter: &str) -> Result<(), Error> {
     if std::io::stderr().is_terminal() {
         subscriber.finish().try_init().map_err(Error::Start)
     } else {
-        subscriber.json().flatten_event(true).with_target(false).finish().try_init().map_err(Error::Start)
+        let json = subscriber.json().flatten_event(true).with_span_list(false).with_target(false);
+        json.finish().try_init().map_err(Error::Start)
     }
 }
 

@@ -59,6 +59,11 @@ pub async fn remove() -> Result<()> {
         }
     }
     for bridge in [POD_BRIDGE, BRIDGE] {
+        // A link of a pod goes with the pod's network, but that may live on for minutes: connections that were cut
+        // off wait for their last acknowledgement there.
+        for port in ports_of(bridge) {
+            remove_link(&port).await?;
+        }
         remove_link(bridge).await?;
     }
     for family in ["iptables", "ip6tables"] {
@@ -69,6 +74,12 @@ pub async fn remove() -> Result<()> {
         }
     }
     Ok(())
+}
+
+fn ports_of(bridge: &str) -> Vec<String> {
+    let ports = std::path::Path::new("/sys/class/net").join(bridge).join("brif");
+    let entries = std::fs::read_dir(ports).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
 }
 
 async fn remove_link(name: &str) -> Result<()> {

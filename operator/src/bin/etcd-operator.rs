@@ -34,7 +34,7 @@ struct Run {
     listen: SocketAddr,
 
     /// What to log, such as `debug` or `info,kube=debug`
-    #[arg(long, value_name = "FILTER", default_value = "info")]
+    #[arg(long, value_name = "FILTER", default_value = telemetry::DEFAULT_FILTER)]
     log: String,
 }
 

@@ -1,0 +1,54 @@
+//! Runs the end-to-end tests on the testbed.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Parser;
+use e2e::{runner, suite};
+use testbed::cluster::Testbed;
+
+/// End-to-end tests on a real Kubernetes with real etcd, which is brought up for them.
+#[derive(Parser)]
+#[command(after_help = "Evidence of a failed test is kept in target/e2e/TEST/.")]
+struct Options {
+    /// Only the short selection that every change runs
+    #[arg(long)]
+    smoke: bool,
+    /// Skip tests that passed before for the source as it is now
+    #[arg(long)]
+    resume: bool,
+    /// Leave the testbed up
+    #[arg(long)]
+    keep: bool,
+    #[command(flatten)]
+    harness: libtest_mimic::Arguments,
+}
+
+fn main() -> Result<ExitCode> {
+    let mut options = Options::parse();
+    // The testbed is one per machine, and so are the faults.
+    options.harness.test_threads = Some(1);
+    let mut tests = suite::all();
+    tests.retain(|test| test.smoke || !options.smoke);
+    let found_up = Testbed::attach().is_ok();
+    let conclusion = libtest_mimic::run(&options.harness, runner::trials(tests, options.resume)?);
+    if !(options.harness.list || options.keep || found_up) {
+        tokio::runtime::Runtime::new()?.block_on(Testbed::down())?;
+    }
+    Ok(conclusion.exit_code())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn our_options_and_those_of_the_harness_go_together() {
+        Options::command().debug_assert();
+        let options = Options::parse_from(["e2e", "--smoke", "--resume", "--skip", "dns", "faults"]);
+        assert!(options.smoke && options.resume && !options.keep);
+        assert_eq!(options.harness.filter.as_deref(), Some("faults"));
+    }
+}

@@ -1,0 +1,58 @@
+//! What is going on, one line a step, with the time since the beginning.
+
+use std::time::{Duration, Instant};
+
+/// How long a wait may be silent.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    began: Instant,
+}
+
+impl Progress {
+    pub fn start() -> Self {
+        Self { began: Instant::now() }
+    }
+
+    /// For use inside a test: the harness has left the cursor behind the test's name.
+    pub fn start_below_name() -> Self {
+        println!();
+        Self::start()
+    }
+
+    pub fn step(&self, text: impl AsRef<str>) {
+        println!("{}", line(self.began.elapsed(), text.as_ref()));
+    }
+
+    pub fn elapsed(&self) -> Duration {
+        self.began.elapsed()
+    }
+}
+
+/// Runs a future to its end and says every now and then that it still goes on.
+pub async fn told<T>(what: &str, work: impl Future<Output = T>) -> T {
+    let began = Instant::now();
+    let mut work = std::pin::pin!(work);
+    loop {
+        match tokio::time::timeout(HEARTBEAT, work.as_mut()).await {
+            Ok(done) => return done,
+            Err(_) => println!("           waiting for {} s: {what}", began.elapsed().as_secs()),
+        }
+    }
+}
+
+fn line(elapsed: Duration, text: &str) -> String {
+    format!("{:7.1} s  {text}", elapsed.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_line_up() {
+        assert_eq!(line(Duration::from_millis(1_240), "one"), "    1.2 s  one");
+        assert_eq!(line(Duration::from_secs(612), "two"), "  612.0 s  two");
+    }
+}
