@@ -6,9 +6,10 @@
 mod bootstrap;
 mod delete;
 mod membership;
+mod step;
 mod stop;
 
-use crate::observed::{Observed, Ordinal};
+use crate::observed::{Members, Observed, Ordinal, Seen};
 use crate::plan::{Action, Plan, Refusal, WaitingOn};
 
 /// What is wanted, as far as members and volumes go.
@@ -52,11 +53,19 @@ pub fn decide(goal: &Goal, seen: &Observed) -> Plan {
     if let Some(refusal) = foreign_volumes(seen) {
         return Plan::refuse(refusal);
     }
-    let formed = seen.formed().is_some() || seen.claimed_span() > 0;
-    match (formed, goal.size) {
-        (false, _) => bootstrap::plan(goal, seen),
-        (true, 0) => stop::plan(goal, seen),
-        (true, size) => membership::plan(size, seen),
+    let formed = seen.formed();
+    if let Some(cluster) = formed.filter(|_| seen.cluster.formed.is_none()) {
+        return Plan::act(Action::RecordFormed { cluster });
+    }
+    if formed.is_none() && !seen.claims_tell_of_members() {
+        return bootstrap::plan(goal, seen);
+    }
+    if let Some(ending) = bootstrap::end_of_order(goal, seen) {
+        return ending;
+    }
+    match goal.size {
+        0 => stop::plan(goal, seen),
+        size => membership::plan(size, seen),
     }
 }
 
@@ -65,6 +74,30 @@ fn foreign_volumes(seen: &Observed) -> Option<Refusal> {
     let ordinals: Vec<Ordinal> = foreign.clone().map(|(&ordinal, _)| ordinal).collect();
     let cluster_uid = foreign.map(|(_, claim)| claim.cluster_uid.clone()).next()?;
     Some(Refusal::ForeignVolumes { ordinals, cluster_uid })
+}
+
+/// The members, if they answer and all of them are ours.
+fn our_members(seen: &Observed) -> Result<&Members, Unusable> {
+    let members = match &seen.etcd.members {
+        Seen::Known(members) => members,
+        Seen::Unknown(reason) => return Err(Unusable::Unknown(reason.clone())),
+    };
+    if let Some(expected) = seen.formed()
+        && expected != members.cluster
+    {
+        return Err(Unusable::Foreign(Refusal::ForeignCluster { expected, found: members.cluster }));
+    }
+    let stranger = members.list.iter().find(|(_, member)| member.ordinal.is_none());
+    match stranger {
+        Some((&member, _)) => Err(Unusable::Foreign(Refusal::UnknownMember { member })),
+        None => Ok(members),
+    }
+}
+
+/// Why nothing can be decided about the members.
+enum Unusable {
+    Unknown(String),
+    Foreign(Refusal),
 }
 
 /// Sets the number of pods, unless it is so already.
@@ -89,4 +122,9 @@ fn delete_claims(seen: &Observed, which: impl Fn(Ordinal) -> bool) -> Plan {
         plan.waiting.push(WaitingOn::ClaimsGone { ordinals: going });
     }
     plan
+}
+
+fn pods_gone(seen: &Observed) -> Plan {
+    let ordinals: Vec<Ordinal> = seen.pods.keys().copied().collect();
+    if ordinals.is_empty() { Plan::default() } else { Plan::wait(WaitingOn::PodsGone { ordinals }) }
 }

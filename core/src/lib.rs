@@ -3,8 +3,8 @@
 //! Nothing in here waits, reads a clock, asks a server or rolls dice: what a function needs is among its
 //! arguments, and what should happen is its result. `core/clippy.toml` and `Cargo.toml` hold that line.
 //!
-//! Today there is the API and a status that says how little is done with it. The engine that compares what
-//! is wanted with what is there, and plans the next step, comes next.
+//! A snapshot ([`observed`]) and a goal go in, a plan comes out ([`decide`], [`plan`]). Nothing carries the plans out
+//! yet; until then [`status`] says how little is done.
 
 pub mod api;
 pub mod decide;

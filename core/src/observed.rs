@@ -85,6 +85,9 @@ pub struct Cluster {
     pub uid: String,
     pub deleting: bool,
     pub finalizer: bool,
+    /// How many bootstrap orders were claimed so far. The claim comes before the order itself, so that of two
+    /// operators only one makes it.
+    pub attempts: u32,
     pub formed: Option<Formed>,
 }
 
@@ -124,9 +127,12 @@ pub struct Pod {
 pub enum Process {
     /// It cannot run yet, for this reason; nothing was ever started on this volume by this pod.
     CannotStart(String),
-    /// The agent waits to be listed or ordered; there is no data on the volume.
+    /// The agent waits to be listed or ordered; there is no data on the volume, and it holds no order that it
+    /// could follow. Once the order is deleted it stays like this.
     Waiting,
-    /// The agent found no data, although the members list this one as started.
+    /// The agent holds an order and may start etcd at any moment; there was no data on the volume so far.
+    Forming,
+    /// The agent found no data, although the members list this one as started, or a start is on record here.
     DataLost,
     /// etcd runs, ran, or may have run.
     Started,
@@ -139,6 +145,8 @@ pub struct Claim {
     pub terminating: bool,
     /// The EtcdCluster it was made for.
     pub cluster_uid: String,
+    /// Whether there is a volume behind it; without one nothing was ever written.
+    pub bound: bool,
     /// The member whose data it holds; written before that member can be removed.
     pub member: Option<MemberId>,
 }
@@ -150,6 +158,9 @@ pub struct Etcd {
     pub answers: BTreeMap<Ordinal, Seen<Answer>>,
     /// The list of a member that had just served a linearizable read; others' lists are hearsay.
     pub members: Seen<Members>,
+    /// Since when a member has not served a linearizable read, as far as this operator has watched: after a
+    /// restart it begins anew. Who is missing here is not known to have been silent at all.
+    pub silent_since: BTreeMap<MemberId, Timestamp>,
 }
 
 /// One member's status.
@@ -163,6 +174,8 @@ pub struct Answer {
     pub applied_index: u64,
     /// It was started to accept two learners at a time.
     pub two_learners: bool,
+    /// HashKV at the one revision that all members were asked for; asked only while a stop is wanted.
+    pub hash: Option<u32>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -192,12 +205,19 @@ pub enum Start {
 }
 
 impl Members {
+    /// By ordinal: the order of IDs is as good as random, and nothing may depend on it.
+    pub fn by_ordinal(&self) -> Vec<(MemberId, &Member)> {
+        let mut members: Vec<_> = self.list.iter().map(|(&id, member)| (id, member)).collect();
+        members.sort_by_key(|(_, member)| member.ordinal);
+        members
+    }
+
     pub fn voters(&self) -> impl Iterator<Item = (MemberId, &Member)> {
-        self.list.iter().filter(|(_, member)| !member.learner).map(|(&id, member)| (id, member))
+        self.by_ordinal().into_iter().filter(|(_, member)| !member.learner)
     }
 
     pub fn learners(&self) -> impl Iterator<Item = (MemberId, &Member)> {
-        self.list.iter().filter(|(_, member)| member.learner).map(|(&id, member)| (id, member))
+        self.by_ordinal().into_iter().filter(|(_, member)| member.learner)
     }
 
     pub fn at(&self, ordinal: Ordinal) -> Option<(MemberId, &Member)> {
@@ -230,9 +250,19 @@ impl Observed {
         })
     }
 
-    /// Claims tell of members even when nothing answers and the status was lost.
-    pub fn claimed_span(&self) -> u8 {
-        let held = self.claims.iter().filter(|(_, claim)| claim.member.is_some());
-        held.map(|(ordinal, _)| ordinal.0 + 1).max().unwrap_or(0)
+    /// Whether claims tell of members, even when nothing answers and the status was lost.
+    pub fn claims_tell_of_members(&self) -> bool {
+        self.claims.values().any(|claim| claim.member.is_some())
+    }
+
+    /// One more than the highest ordinal that has a pod, or a volume that stays.
+    pub fn span(&self) -> u8 {
+        let staying = self.claims.iter().filter(|(_, claim)| !claim.terminating).map(|(ordinal, _)| ordinal);
+        staying.chain(self.pods.keys()).max().map_or(0, |highest| highest.0 + 1)
+    }
+
+    /// How many pods the StatefulSet keeps; none without a StatefulSet.
+    pub fn replicas(&self) -> u8 {
+        self.set.as_ref().map_or(0, |set| set.replicas)
     }
 }

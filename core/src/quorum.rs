@@ -11,7 +11,11 @@ pub fn quorum(voters: usize) -> usize {
 }
 
 /// Why this member may not leave the list now, if so.
-pub fn against_leaving(members: &Members, serving: &BTreeSet<MemberId>, leaving: MemberId) -> Option<Refusal> {
+pub fn against_leaving(
+    members: &Members,
+    serving: &BTreeSet<MemberId>,
+    leaving: MemberId,
+) -> Option<Refusal> {
     let staying: Vec<MemberId> = members.voters().map(|(id, _)| id).filter(|&id| id != leaving).collect();
     if members.list.get(&leaving).is_some_and(|member| member.learner) {
         return None;

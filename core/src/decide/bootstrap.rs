@@ -1,63 +1,77 @@
 //! From nothing to a formed cluster: one order, all pods at once. A cluster that never formed can still be
 //! given another size; where that is not certain, it is waited for.
 
-use super::{Goal, delete_claims, set_replicas};
-use crate::observed::{Observed, Ordinal, Process};
+use super::{Goal, delete_claims, pods_gone, set_replicas};
+use crate::observed::{Observed, Order, Ordinal, Process, Start};
 use crate::plan::{Action, Plan, WaitingOn};
 use crate::quorum::quorum;
 
+/// How long after the formation a member of the bootstrap order may take to publish itself.
+const ORDER_LASTS_SECONDS: i64 = 60;
+
 pub fn plan(goal: &Goal, seen: &Observed) -> Plan {
-    match &seen.order {
-        None => begin(goal, seen),
-        Some(order) => {
-            let being_abandoned = seen.set.as_ref().is_some_and(|set| set.replicas == 0);
-            if being_abandoned {
-                return abandon(seen, &order.uid);
-            }
-            if goal.size != order.size && surely_never_formed(seen, order.size) {
-                return Plan::act(Action::SetReplicas { replicas: 0 });
-            }
-            let missing: Vec<Ordinal> = Ordinal::below(order.size)
-                .filter(|ordinal| seen.pods.get(ordinal).is_none_or(|pod| pod.etcd != Process::Started))
-                .collect();
-            set_replicas(seen, order.size).then(Plan::wait(WaitingOn::Formation { attempt: order.attempt, missing }))
-        }
+    let Some(order) = &seen.order else { return without_order(goal, seen) };
+    let outdated = order.attempt < seen.cluster.attempts;
+    let unwanted = order.size != goal.size && has_not_formed_yet(order, seen);
+    if outdated || unwanted {
+        return Plan::act(Action::DeleteOrder { uid: order.uid.clone() });
     }
+    let started = |ordinal: &Ordinal| seen.pods.get(ordinal).is_some_and(|pod| pod.etcd == Process::Started);
+    let missing: Vec<Ordinal> = Ordinal::below(order.size).filter(|ordinal| !started(ordinal)).collect();
+    set_replicas(seen, order.size).then(Plan::wait(WaitingOn::Formation { attempt: order.attempt, missing }))
 }
 
-/// Without an order no pod can form a cluster, so what an abandoned attempt left behind is removed safely. Pods
-/// that still run are another matter: somebody else deleted the order, and the cluster may have formed.
-fn begin(goal: &Goal, seen: &Observed) -> Plan {
-    let idle = seen.set.as_ref().is_none_or(|set| set.replicas == 0) && seen.pods.is_empty();
-    if !idle {
-        return Plan::wait(WaitingOn::Etcd { reason: "its pods run, but none has told yet that it formed".into() });
-    }
-    let leftovers = delete_claims(seen, |_| true);
-    if !leftovers.is_settled() {
-        return leftovers;
-    }
-    match goal.size {
-        0 => Plan::default(),
-        size => Plan::act(Action::CreateOrder { size, attempt: 1 }),
-    }
+/// The order of a formed cluster has done its work when every member has published itself, or has had time to; and
+/// when the membership is to change, which it must not be older than. Who has not come by then is replaced.
+pub fn end_of_order(goal: &Goal, seen: &Observed) -> Option<Plan> {
+    let order = seen.order.as_ref()?;
+    let formed = seen.cluster.formed.as_ref()?;
+    let over = seen.now.as_second() - formed.since.as_second() >= ORDER_LASTS_SECONDS;
+    let done = seen.etcd.members.known().is_some_and(|members| {
+        let all_published = members.list.values().all(|member| member.start == Start::Published);
+        all_published || members.list.len() != usize::from(goal.size)
+    });
+    (over || done).then(|| Plan::act(Action::DeleteOrder { uid: order.uid.clone() }))
 }
 
-/// The pods end, then the order goes, then (in [`begin`]) the volumes.
-fn abandon(seen: &Observed, order: &str) -> Plan {
-    let pods: Vec<Ordinal> = seen.pods.keys().copied().collect();
-    if pods.is_empty() {
-        Plan::act(Action::DeleteOrder { uid: order.to_owned() })
-    } else {
-        Plan::wait(WaitingOn::PodsGone { ordinals: pods })
-    }
+/// Only worth a try: if it forms all the same, its members go on without the order.
+fn has_not_formed_yet(order: &Order, seen: &Observed) -> bool {
+    let started = Ordinal::below(order.size).filter(|ordinal| match seen.pods.get(ordinal) {
+        Some(pod) => matches!(pod.etcd, Process::Started | Process::DataLost),
+        None => seen.claims.get(ordinal).is_some_and(|claim| claim.bound),
+    });
+    started.count() < quorum(usize::from(order.size))
 }
 
-/// A cluster forms when a quorum of the listed pods starts etcd. Whoever may have started counts as started.
-fn surely_never_formed(seen: &Observed, size: u8) -> bool {
-    let may_have_started = |ordinal: &Ordinal| match (seen.pods.get(ordinal), seen.claims.get(ordinal)) {
-        (Some(pod), _) => !matches!(pod.etcd, Process::CannotStart(_) | Process::Waiting),
-        (None, Some(_)) => true,
-        (None, None) => false,
-    };
-    Ordinal::below(size).filter(may_have_started).count() < quorum(usize::from(size))
+/// Without an order nobody begins to form a cluster, but somebody may have done so before. What is left of an
+/// attempt is removed when its pods have looked into their volumes and found too little for a quorum; they are
+/// brought back for that. Volumes go before pods: a volume that is going says that the verdict was passed.
+fn without_order(goal: &Goal, seen: &Observed) -> Plan {
+    let replicas = seen.replicas();
+    if seen.claims.values().all(|claim| claim.terminating) {
+        return match set_replicas_to_none(seen).then(pods_gone(seen)).then(delete_claims(seen, |_| true)) {
+            leftovers if !leftovers.is_settled() => leftovers,
+            _ if goal.size == 0 => Plan::default(),
+            _ => Plan::act(Action::CreateOrder { size: goal.size, attempt: seen.cluster.attempts + 1 }),
+        };
+    }
+    if replicas < seen.span() {
+        return set_replicas(seen, seen.span());
+    }
+    let doubtful: Vec<Ordinal> =
+        Ordinal::below(replicas).filter(|&ordinal| may_have_started(ordinal, seen)).collect();
+    if doubtful.len() >= quorum(usize::from(replicas)) {
+        return Plan::wait(WaitingOn::Volumes { ordinals: doubtful });
+    }
+    delete_claims(seen, |_| true)
+}
+
+fn set_replicas_to_none(seen: &Observed) -> Plan {
+    if seen.replicas() == 0 { Plan::default() } else { set_replicas(seen, 0) }
+}
+
+/// Only its own agent can tell that a volume is empty.
+fn may_have_started(ordinal: Ordinal, seen: &Observed) -> bool {
+    let looked = seen.pods.get(&ordinal).is_some_and(|pod| !pod.terminating && pod.etcd == Process::Waiting);
+    seen.claims.get(&ordinal).is_some_and(|claim| claim.bound) && !looked
 }

@@ -1,8 +1,8 @@
 //! The cluster is deleted: no etcd is asked, so a dead one is no obstacle.
 
-use super::{Goal, OnDelete, delete_claims};
+use super::{Goal, OnDelete, delete_claims, pods_gone};
 use crate::observed::{Observed, Ordinal};
-use crate::plan::{Action, Plan, WaitingOn};
+use crate::plan::{Action, Plan};
 
 pub fn plan(goal: &Goal, seen: &Observed) -> Plan {
     if !seen.cluster.finalizer {
@@ -20,9 +20,9 @@ fn remove_volumes(seen: &Observed) -> Plan {
     if let Some(set) = &seen.set {
         return Plan::act(Action::DeleteSet { uid: set.uid.clone() });
     }
-    let pods: Vec<Ordinal> = seen.pods.keys().copied().collect();
-    let waiting = if pods.is_empty() { Plan::default() } else { Plan::wait(WaitingOn::PodsGone { ordinals: pods }) };
-    let ours = |ordinal: Ordinal| seen.claims.get(&ordinal).is_some_and(|claim| claim.cluster_uid == seen.cluster.uid);
-    let plan = waiting.then(delete_claims(seen, ours));
+    let ours = |ordinal: Ordinal| {
+        seen.claims.get(&ordinal).is_some_and(|claim| claim.cluster_uid == seen.cluster.uid)
+    };
+    let plan = pods_gone(seen).then(delete_claims(seen, ours));
     if plan.is_settled() { Plan::act(Action::RemoveFinalizer) } else { plan }
 }

@@ -1,34 +1,57 @@
 //! Size 0: scaled in to one member, which is then stopped. Its volume, or all, or none stay, as was asked for.
 
-use super::{Goal, OnStop, delete_claims, membership, set_replicas};
-use crate::observed::{Observed, Ordinal, Seen};
-use crate::plan::{Plan, Refusal, WaitingOn};
+use super::{Goal, OnStop, Unusable, delete_claims, membership, our_members, pods_gone, set_replicas};
+use crate::observed::{MemberId, Members, Observed};
+use crate::plan::{Action, Plan, Refusal, WaitingOn};
 
 pub fn plan(goal: &Goal, seen: &Observed) -> Plan {
-    if seen.set.as_ref().is_none_or(|set| set.replicas == 0) {
+    if seen.replicas() == 0 && (seen.set.is_some() || seen.pods.is_empty()) {
         return stopped(goal, seen);
     }
-    if let Seen::Unknown(reason) = &seen.etcd.members {
-        return Plan::refuse(Refusal::StopNeedsQuorum { reason: reason.clone() });
-    }
-    match goal.on_stop {
-        OnStop::RetainAll => set_replicas(seen, 0),
-        OnStop::Retain | OnStop::Delete => {
-            let scaling_in = membership::plan(1, seen);
-            if scaling_in.is_settled() { set_replicas(seen, 0) } else { scaling_in }
-        }
+    let members = match our_members(seen) {
+        Ok(members) => members,
+        Err(Unusable::Unknown(reason)) => return Plan::refuse(Refusal::StopNeedsQuorum { reason }),
+        Err(Unusable::Foreign(refusal)) => return Plan::refuse(refusal),
+    };
+    let before = match goal.on_stop {
+        OnStop::RetainAll => membership::keep_in_order(members.span(), seen, members),
+        OnStop::Retain => against_differing_data(seen, members).unwrap_or_else(|| membership::plan(1, seen)),
+        OnStop::Delete => membership::plan(1, seen),
+    };
+    if before.is_settled() { set_replicas(seen, 0) } else { before }
+}
+
+/// All but one copy of the data is about to go, so they must be copies of one another.
+fn against_differing_data(seen: &Observed, members: &Members) -> Option<Plan> {
+    let serving = seen.serving();
+    let voters: Vec<MemberId> =
+        members.voters().map(|(id, _)| id).filter(|id| serving.contains(id)).collect();
+    let hash = |id: &MemberId| seen.answer_of(*id).and_then(|answer| answer.hash);
+    let missing: Vec<MemberId> = voters.iter().copied().filter(|id| hash(id).is_none()).collect();
+    let first = voters.first()?;
+    match voters.len() {
+        0 | 1 => None,
+        _ if !missing.is_empty() => Some(Plan::wait(WaitingOn::Hashes { missing })),
+        _ if voters.iter().all(|id| hash(id) == hash(first)) => None,
+        _ => Some(Plan::refuse(Refusal::HashesDiffer { members: voters })),
     }
 }
 
-/// No pod is wanted any more; exactly the volumes stay that were promised.
+/// No pod is wanted any more; exactly the volumes stay that were promised. Those of other members went when their
+/// members were removed: one that is still there was stopped by somebody else, and stays.
 fn stopped(goal: &Goal, seen: &Observed) -> Plan {
-    let pods: Vec<Ordinal> = seen.pods.keys().copied().collect();
-    if !pods.is_empty() {
-        return Plan::wait(WaitingOn::PodsGone { ordinals: pods });
+    if let Some(order) = &seen.order {
+        return Plan::act(Action::DeleteOrder { uid: order.uid.clone() });
+    }
+    let ending = pods_gone(seen);
+    if !ending.is_settled() {
+        return ending;
     }
     match goal.on_stop {
-        OnStop::RetainAll => delete_claims(seen, |ordinal| seen.claims[&ordinal].member.is_none()),
-        OnStop::Retain => delete_claims(seen, |ordinal| ordinal.0 > 0),
+        OnStop::Retain | OnStop::RetainAll if !seen.claims_tell_of_members() => Plan::default(),
+        OnStop::Retain | OnStop::RetainAll => {
+            delete_claims(seen, |ordinal| seen.claims[&ordinal].member.is_none())
+        }
         OnStop::Delete => delete_claims(seen, |_| true),
     }
 }
