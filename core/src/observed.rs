@@ -136,6 +136,8 @@ pub enum Process {
     DataLost,
     /// etcd runs, ran, or may have run.
     Started,
+    /// etcd ended again and again, the last time like this.
+    Failing(String),
 }
 
 /// A volume claim.

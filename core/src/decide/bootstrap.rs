@@ -37,7 +37,7 @@ pub fn end_of_order(goal: &Goal, seen: &Observed) -> Option<Plan> {
 /// Only worth a try: if it forms all the same, its members go on without the order.
 fn has_not_formed_yet(order: &Order, seen: &Observed) -> bool {
     let started = Ordinal::below(order.size).filter(|ordinal| match seen.pods.get(ordinal) {
-        Some(pod) => matches!(pod.etcd, Process::Started | Process::DataLost),
+        Some(pod) => matches!(pod.etcd, Process::Started | Process::Failing(_) | Process::DataLost),
         None => seen.claims.get(ordinal).is_some_and(|claim| claim.bound),
     });
     started.count() < quorum(usize::from(order.size))

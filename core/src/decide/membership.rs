@@ -64,9 +64,14 @@ fn stale_volumes(replicas: u8, seen: &Observed, members: &Members) -> Plan {
     if seen.order.is_some() {
         return Plan::default();
     }
+    // An etcd that was started on a list of yesterday fails for ever as a member that is gone.
+    let is_failing =
+        |ordinal: Ordinal| seen.pods.get(&ordinal).is_some_and(|pod| matches!(pod.etcd, Process::Failing(_)));
     let stale = |ordinal: Ordinal| match (seen.claims.get(&ordinal), members.at(ordinal)) {
         (None, _) => false,
-        (Some(claim), None) => claim.member.is_some() || claim.terminating || ordinal.0 >= replicas,
+        (Some(claim), None) => {
+            claim.member.is_some() || claim.terminating || ordinal.0 >= replicas || is_failing(ordinal)
+        }
         (Some(claim), Some((id, member))) => {
             member.start == Start::Added && claim.member.is_some_and(|holder| holder != id)
         }

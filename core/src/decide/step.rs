@@ -52,7 +52,9 @@ impl Step<'_> {
     fn catching_up(&self, id: MemberId, ordinal: Ordinal, learner: &Member) -> Option<WaitingOn> {
         if learner.start != Start::Published {
             return Some(match self.seen.pods.get(&ordinal).map(|pod| &pod.etcd) {
-                Some(Process::CannotStart(reason)) => WaitingOn::Pod { ordinal, reason: reason.clone() },
+                Some(Process::CannotStart(reason) | Process::Failing(reason)) => {
+                    WaitingOn::Pod { ordinal, reason: reason.clone() }
+                }
                 Some(Process::Waiting | Process::Forming | Process::DataLost | Process::Started) | None => {
                     WaitingOn::Start { ordinal }
                 }
@@ -68,13 +70,14 @@ impl Step<'_> {
     }
 
     /// Data that is surely gone, or a member of the bootstrap order that never came: starting it late as a voter
-    /// would not be safe, a new learner always is.
+    /// would not be safe, a new learner always is. A learner that only fails is not worth keeping either.
     fn is_lost(&self, ordinal: Ordinal, member: &Member) -> bool {
-        let empty = self.seen.pods.get(&ordinal).is_some_and(|pod| pod.etcd == Process::DataLost);
-        match member.start {
-            Start::Added => false,
-            Start::Listed => true,
-            Start::Published => empty,
+        let process = self.seen.pods.get(&ordinal).map(|pod| &pod.etcd);
+        match (member.start, process) {
+            (Start::Listed, _) => true,
+            (Start::Published, Some(Process::DataLost)) => true,
+            (_, Some(Process::Failing(_))) => member.learner,
+            (Start::Added | Start::Published, _) => false,
         }
     }
 
@@ -168,7 +171,9 @@ impl Step<'_> {
             Process::CannotStart(reason) => Some(reason.clone()),
             _ if !fresh => Some("has no fresh volume yet".into()),
             _ if !pod.published => Some("is not listed by the peer Service yet".into()),
-            Process::Started | Process::DataLost => Some("has not ended its former member yet".into()),
+            Process::Started | Process::Failing(_) | Process::DataLost => {
+                Some("has not ended its former member yet".into())
+            }
             Process::Forming => Some("has not noticed yet that the cluster formed".into()),
             Process::Waiting => None,
         }

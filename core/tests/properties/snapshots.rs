@@ -48,6 +48,7 @@ fn slot() -> impl Strategy<Value = Slot> {
         Process::Waiting,
         Process::Forming,
         Process::DataLost,
+        Process::Failing("it ended".into()),
         Process::Started,
         Process::Started,
     ]);

@@ -143,6 +143,7 @@ fn read_pod(ordinal: Ordinal, words: &[&str], seen: &mut Observed) -> Result<()>
             "started" => pod.etcd = Process::Started,
             "data-lost" => pod.etcd = Process::DataLost,
             "cannot-start" => pod.etcd = Process::CannotStart("no node has room for it".into()),
+            "failing" => pod.etcd = Process::Failing("it ended with 2".into()),
             "terminating" => pod.terminating = true,
             "unpublished" => pod.published = false,
             _ => return Err(format!("{word} is not understood")),
