@@ -23,8 +23,8 @@ pub struct Faults {
     pub blind: u64,
     pub crash: u64,
     pub order_deleted: u64,
-    /// Volumes are lost only as far as a quorum can bear.
-    pub bearable: bool,
+    /// Volumes are lost also beyond what a quorum can bear: then only a second cluster is forbidden.
+    pub unbearable: bool,
     pub delete_cluster: Option<Tick>,
 }
 
@@ -71,12 +71,12 @@ impl Faults {
             pod.terminating = true;
             world.note(|| format!("somebody deletes pod {ordinal}"));
         }
-        if world.random.chance(self.lose_volume) && (!self.bearable || may_lose(world, ordinal)) {
+        if world.random.chance(self.lose_volume) && (self.unbearable || may_lose(world, ordinal)) {
             lose_volume(world, ordinal);
         }
         if world.random.chance(self.cut) {
             if !world.network.cut.remove(&ordinal) && world.network.cut.len() < 2 {
-                world.network.cut.insert(ordinal);
+                world.cut_off(ordinal);
                 world.note(|| format!("pod {ordinal} is cut off"));
             } else {
                 world.note(|| format!("pod {ordinal} may be back"));

@@ -1,7 +1,7 @@
 //! Kubernetes as far as it matters here: objects with UIDs and resource versions, the StatefulSet controller
 //! (Parallel, OnDelete), the protection of volume claims in use, garbage collection.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use etcd_operator_core::decide::{Goal, OnDelete};
 use etcd_operator_core::observed::{ClusterId, MemberId, Ordinal, Process};
@@ -97,7 +97,7 @@ pub struct Kube {
     pub volumes: BTreeMap<u64, Volume>,
     pub sandboxes: BTreeMap<Ordinal, Sandbox>,
     /// Pods that no node has room for.
-    pub unplaceable: std::collections::BTreeSet<Ordinal>,
+    pub unplaceable: BTreeSet<Ordinal>,
     last_uid: u64,
 }
 
@@ -108,7 +108,7 @@ impl Kube {
     }
 
     /// One pass of the controllers and kubelets, each of which may be late.
-    pub fn tick(&mut self, random: &mut Random, now: Tick) {
+    pub fn tick(&mut self, random: &mut Random, now: Tick, away: &BTreeSet<Ordinal>) {
         self.collect_garbage();
         if random.chance(700) {
             self.run_statefulset_controller();
@@ -118,12 +118,13 @@ impl Kube {
         }
         self.protect_claims();
         for (ordinal, sandbox) in &mut self.sandboxes {
-            if random.chance(300) {
+            if random.chance(300) && !away.contains(ordinal) {
                 sandbox.order = self.objects.order;
             }
             if let Some(pod) = self.objects.pods.get_mut(ordinal) {
                 let published = now >= sandbox.published_from;
-                if random.chance(500) && (pod.reported != sandbox.state || pod.published != published) {
+                let heard = random.chance(500) && !away.contains(ordinal);
+                if heard && (pod.reported != sandbox.state || pod.published != published) {
                     pod.reported = sandbox.state.clone();
                     pod.published = published;
                     if let Some(set) = &mut self.objects.set {

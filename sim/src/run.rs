@@ -39,9 +39,16 @@ pub struct Script {
     pub sight: Sight,
     pub loss_per_mille: u64,
     pub faulty_for: Tick,
-    /// Edits of the size, each as soon as the one before has settled.
-    pub sizes: Vec<u8>,
+    /// What happens then, each as soon as the one before has settled.
+    pub steps: Vec<Step>,
     pub crash_after: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum Step {
+    Size(u8),
+    /// The node of a pod goes away, for good.
+    Away(Ordinal),
 }
 
 /// How a run ended well.
@@ -85,7 +92,7 @@ impl Script {
             sight: Sight::default(),
             loss_per_mille: 0,
             faulty_for: 0,
-            sizes: sizes.to_vec(),
+            steps: sizes.iter().copied().map(Step::Size).collect(),
             crash_after: None,
         }
     }
@@ -105,7 +112,7 @@ impl Script {
             blind: often(10),
             crash: often(10),
             order_deleted: often(10),
-            bearable: true,
+            unbearable: false,
             delete_cluster: None,
         };
         let troubles = Troubles { crash: often(200), lost_answer: often(300), late_request: often(150) };
@@ -123,7 +130,7 @@ impl Script {
         if random.chance(100) {
             script.faults.delete_cluster = Some(1000 + random.between(10, script.faulty_for));
         }
-        script.faults.bearable = !random.chance(50);
+        script.faults.unbearable = random.chance(50);
         script.troubles = troubles;
         script.sight = sight;
         script.loss_per_mille = loss_per_mille;
@@ -185,11 +192,15 @@ impl<'a> Run<'a> {
         }
         self.end_faults();
         self.settle()?;
-        for &size in &self.script.sizes {
-            self.world.note(|| format!("somebody edits the size: {size}"));
-            if let Some(cluster) = &mut self.world.kube.objects.cluster {
-                cluster.goal.size = size;
-                cluster.version += 1;
+        for &step in &self.script.steps {
+            self.world.note(|| format!("{step:?}"));
+            match (step, &mut self.world.kube.objects.cluster) {
+                (Step::Size(size), Some(cluster)) => {
+                    cluster.goal.size = size;
+                    cluster.version += 1;
+                }
+                (Step::Size(_), None) => {}
+                (Step::Away(ordinal), _) => self.world.cut_off(ordinal),
             }
             self.operators.iter_mut().for_each(|operator| operator.quiet_since = None);
             self.settle()?;
@@ -205,7 +216,7 @@ impl<'a> Run<'a> {
         }
         // What is lost beyond what a quorum bears is lost; nobody can promise more.
         match self.world.violation.take() {
-            Some(problem) if self.script.faults.bearable => Err(self.fail(problem)),
+            Some(problem) if !self.script.faults.unbearable => Err(self.fail(problem)),
             Some(_) | None => Ok(()),
         }
     }
@@ -232,14 +243,14 @@ impl<'a> Run<'a> {
             let quiet = |operator: &Operator| operator.quiet_since.is_some_and(|since| now - since > QUIET);
             if self.operators.iter().all(quiet) {
                 let problems = self.problems();
-                return if problems.is_empty() || !self.script.faults.bearable {
+                return if problems.is_empty() || self.script.faults.unbearable {
                     Ok(())
                 } else {
                     Err(self.fail(format!("it has settled wrongly: {problems}")))
                 };
             }
         }
-        if !self.script.faults.bearable || self.is_doubtful() {
+        if self.script.faults.unbearable || self.is_doubtful() {
             return Ok(());
         }
         let plan = self.operators.first().map(|operator| operator.last_plan.to_string()).unwrap_or_default();
@@ -292,7 +303,8 @@ impl<'a> Run<'a> {
             let fine = members.values().all(|peer| !peer.learner && peer.start == Start::Published);
             expect(fine, "a member is no voter or has not started");
             let runs = |ordinal: &Ordinal| self.world.servers.contains_key(ordinal);
-            expect(wanted.iter().all(runs), "an etcd does not run");
+            let away = |ordinal: &Ordinal| self.world.network.cut.contains(ordinal);
+            expect(wanted.iter().all(|ordinal| runs(ordinal) || away(ordinal)), "an etcd does not run");
         } else if cluster.formed.is_some() {
             match cluster.goal.on_stop {
                 OnStop::Retain => expect(claims == [Ordinal(0)], "not exactly the one volume stays"),

@@ -25,6 +25,8 @@ pub struct World {
     pub agent_bugs: Bugs,
     /// Who followed which order, ever.
     pub founders: BTreeSet<(u64, Ordinal)>,
+    /// The pods that are cut off; one that is made anew comes to another node.
+    away: BTreeMap<Ordinal, u64>,
     pub violation: Option<String>,
     pub trace: Option<Vec<String>>,
 }
@@ -54,6 +56,7 @@ impl World {
             strict: true,
             agent_bugs: Bugs::default(),
             founders: BTreeSet::new(),
+            away: BTreeMap::new(),
             violation: None,
             trace: traced.then(Vec::new),
         }
@@ -75,7 +78,12 @@ impl World {
 
     pub fn tick(&mut self) {
         self.now += 1;
-        self.kube.tick(&mut self.random, self.now);
+        self.kube.tick(&mut self.random, self.now, &self.network.cut);
+        let Self { kube, away, network, .. } = self;
+        network.cut.retain(|ordinal| {
+            let sandbox = kube.sandboxes.get(ordinal);
+            sandbox.is_some_and(|sandbox| away.get(ordinal) == Some(&sandbox.uid))
+        });
         self.run_containers();
         consensus::tick(&mut self.servers, &self.network, &mut self.truth, &mut self.random, self.now);
         self.reap();
@@ -83,6 +91,13 @@ impl World {
         self.read();
         if let Some(diverged) = self.truth.diverged.clone() {
             self.violate(|| format!("a committed entry was lost: {diverged}"));
+        }
+    }
+
+    pub fn cut_off(&mut self, ordinal: Ordinal) {
+        if let Some(sandbox) = self.kube.sandboxes.get(&ordinal) {
+            self.away.insert(ordinal, sandbox.uid);
+            self.network.cut.insert(ordinal);
         }
     }
 

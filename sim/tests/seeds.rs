@@ -1,8 +1,9 @@
 //! Random worlds, kept seeds, a crash after every single action, and bugs that must be found.
 
 use etcd_operator_core::decide::OnStop;
+use etcd_operator_core::observed::Ordinal;
 use etcd_operator_sim::bugs::Bug;
-use etcd_operator_sim::run::{Script, Success};
+use etcd_operator_sim::run::{Script, Step, Success};
 
 /// Seeds that once failed, each with what it showed.
 const KEPT: [(u64, &str); 6] = [
@@ -83,6 +84,17 @@ fn a_crash_after_any_action_changes_nothing() {
     }
 }
 
+/// The node of a member that is wanted goes away while others are not wanted any more.
+fn sick_and_away() -> Script {
+    let steps = vec![Step::Away(Ordinal(0)), Step::Size(1)];
+    Script { steps, ..Script::calm(5, 3, &[]) }
+}
+
+#[test]
+fn a_member_is_replaced_while_its_node_is_away() {
+    play(&sick_and_away());
+}
+
 #[test]
 fn our_own_check_of_the_quorum_does_without_that_of_etcd() {
     for seed in 0..100 {
@@ -95,10 +107,8 @@ fn planted_bugs_are_found() {
     for bug in Bug::ALL {
         // etcd itself would refuse most of what our check refuses.
         let strict = bug != Bug::QuorumSkipped;
-        let found = (0..2000).find(|&seed| {
-            let script = Script { bug: Some(bug), strict, ..Script::random(seed) };
-            script.run().is_err()
-        });
-        assert!(found.is_some(), "{bug:?} was not found");
+        let planted = |script: Script| Script { bug: Some(bug), strict, ..script }.run().is_err();
+        let found = planted(sick_and_away()) || (0..2000).any(|seed| planted(Script::random(seed)));
+        assert!(found, "{bug:?} was not found");
     }
 }
