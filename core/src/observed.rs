@@ -85,9 +85,6 @@ pub struct Cluster {
     pub uid: String,
     pub deleting: bool,
     pub finalizer: bool,
-    /// How many bootstrap orders were claimed so far. The claim comes before the order itself, so that of two
-    /// operators only one makes it.
-    pub attempts: u32,
     pub formed: Option<Formed>,
 }
 
@@ -98,11 +95,13 @@ pub struct Formed {
     pub since: Timestamp,
 }
 
-/// The bootstrap order: which pods may form a cluster together.
+/// The bootstrap order: which pods may form a cluster together. It is made first and armed then, by a write that
+/// fails if anybody touched it: a request to make it that arrives late makes one that nobody follows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Order {
     pub uid: String,
-    pub attempt: u32,
+    /// Agents follow it from then on; for good.
+    pub armed: bool,
     pub size: u8,
 }
 
@@ -235,12 +234,21 @@ impl Members {
 impl Observed {
     /// Members that have just served a linearizable read, under the identity that the list knows.
     pub fn serving(&self) -> BTreeSet<MemberId> {
+        let ours = self.etcd.members.known().map(|members| members.cluster);
         let answers = self.etcd.answers.values().filter_map(Seen::known);
-        answers.filter(|answer| answer.linearizable).map(|answer| answer.member).collect()
+        let serving =
+            answers.filter(|answer| answer.linearizable && ours.is_none_or(|ours| ours == answer.cluster));
+        serving.map(|answer| answer.member).collect()
     }
 
     pub fn answer_of(&self, id: MemberId) -> Option<&Answer> {
         self.etcd.answers.values().filter_map(Seen::known).find(|answer| answer.member == id)
+    }
+
+    /// Whether an etcd answers there that belongs to another cluster.
+    pub fn is_in_another_cluster(&self, ordinal: Ordinal, cluster: ClusterId) -> bool {
+        let answer = self.etcd.answers.get(&ordinal).and_then(Seen::known);
+        answer.is_some_and(|answer| answer.cluster != cluster)
     }
 
     /// The cluster's identity: remembered, or seen now in a member that follows a leader.

@@ -24,10 +24,12 @@ pub enum Action {
     RecordFormed {
         cluster: ClusterId,
     },
-    /// Claims the attempt in the status, then makes the order.
+    /// Makes the order, not yet armed.
     CreateOrder {
         size: u8,
-        attempt: u32,
+    },
+    ArmOrder {
+        uid: String,
     },
     DeleteOrder {
         uid: String,
@@ -85,6 +87,7 @@ impl Action {
             | Self::RemoveFinalizer
             | Self::RecordFormed { .. }
             | Self::CreateOrder { .. }
+            | Self::ArmOrder { .. }
             | Self::DeleteOrder { .. }
             | Self::SetReplicas { .. }
             | Self::LabelClaim { .. }
@@ -101,6 +104,7 @@ impl Action {
             Self::AddFinalizer | Self::RecordFormed { .. } | Self::LabelClaim { .. } => false,
             Self::RemoveFinalizer
             | Self::CreateOrder { .. }
+            | Self::ArmOrder { .. }
             | Self::DeleteOrder { .. }
             | Self::SetReplicas { .. }
             | Self::DeleteClaim { .. }
@@ -119,7 +123,6 @@ impl Action {
 pub enum WaitingOn {
     Unpause,
     Formation {
-        attempt: u32,
         missing: Vec<Ordinal>,
     },
     Etcd {

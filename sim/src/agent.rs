@@ -50,7 +50,7 @@ pub enum Verdict {
 const PATIENCE: u64 = 100;
 
 pub fn judge(situation: &Situation<'_>) -> Verdict {
-    let Situation { own: _, volume, order, lists, addresses, quorum_for, bugs } = situation;
+    let Situation { own, volume, order, lists, addresses, quorum_for, bugs } = situation;
     if let Some(data) = &volume.data {
         return Verdict::Start(data.clone());
     }
@@ -58,7 +58,7 @@ pub fn judge(situation: &Situation<'_>) -> Verdict {
     if !formed.is_empty() && !bugs.follows_old_orders {
         return among_members(&formed);
     }
-    let Some(order) = order else {
+    let Some(order) = order.filter(|order| order.armed && own.0 < order.size) else {
         let lost = volume.followed.is_some();
         return Verdict::Wait(if lost { Process::DataLost } else { Process::Waiting });
     };
@@ -67,7 +67,7 @@ pub fn judge(situation: &Situation<'_>) -> Verdict {
     }
     let size = usize::from(order.size);
     let ready = *addresses == size || *addresses >= quorum(size) && *quorum_for >= PATIENCE;
-    if ready { Verdict::Found(*order) } else { Verdict::Wait(Process::Forming) }
+    if ready { Verdict::Found(order) } else { Verdict::Wait(Process::Forming) }
 }
 
 /// A formed cluster answers. Only what a majority of its voters agrees upon is good enough to start from: fewer may

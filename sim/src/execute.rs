@@ -5,7 +5,7 @@
 //!   (objects from the API server, members by a linearizable read) has it too, unchanged.
 //! - Every write then carries what that read returned: the UID, and the resource version where content matters
 //!   (StatefulSet, claim, EtcdCluster), so that whatever happened in between makes it fail.
-//! - `CreateOrder` first writes the attempt into the status; only who succeeds makes the order.
+//! - The order is made under its one name, unarmed; arming is a write on the resource version that was read.
 //! - Calls to etcd go to a member that has just served a linearizable read, of the cluster that the action names.
 //! - After an answer that is missing or ambiguous nothing else of the plan is done.
 
@@ -16,7 +16,7 @@ use etcd_operator_core::plan::Action;
 use crate::etcd::api::{self, Call};
 use crate::kube::{Order, Set};
 use crate::observe::uid;
-use crate::world::World;
+use crate::world::{Promise, World};
 
 /// The resource versions that were read right before the action.
 #[derive(Clone, Debug)]
@@ -56,11 +56,12 @@ pub enum Outcome {
 
 pub fn execute(world: &mut World, action: &Action, evidence: &Evidence) -> Outcome {
     let outcome = match action {
-        Action::AddFinalizer
-        | Action::RemoveFinalizer
-        | Action::RecordFormed { .. }
-        | Action::CreateOrder { .. } => change_cluster(world, action, evidence),
-        Action::DeleteOrder { .. }
+        Action::AddFinalizer | Action::RemoveFinalizer | Action::RecordFormed { .. } => {
+            change_cluster(world, action, evidence)
+        }
+        Action::CreateOrder { .. }
+        | Action::ArmOrder { .. }
+        | Action::DeleteOrder { .. }
         | Action::SetReplicas { .. }
         | Action::LabelClaim { .. }
         | Action::DeleteClaim { .. }
@@ -84,7 +85,7 @@ fn done(happened: bool) -> Outcome {
 }
 
 fn change_cluster(world: &mut World, action: &Action, evidence: &Evidence) -> Outcome {
-    let (now, fresh) = (world.now, world.kube.uid());
+    let now = world.now;
     let objects = &mut world.kube.objects;
     let Some(cluster) = &mut objects.cluster else { return Outcome::Conflict };
     if evidence.cluster != Some((cluster.uid, cluster.version)) {
@@ -95,17 +96,6 @@ fn change_cluster(world: &mut World, action: &Action, evidence: &Evidence) -> Ou
         Action::AddFinalizer if !cluster.deleting => cluster.finalizer = true,
         Action::RemoveFinalizer if cluster.deleting => objects.cluster = None,
         Action::RecordFormed { cluster: id } if cluster.formed.is_none() => cluster.formed = Some((*id, now)),
-        Action::CreateOrder { size, attempt } if cluster.attempts + 1 == *attempt => {
-            cluster.attempts = *attempt;
-            // Killed between the claim and the order.
-            if world.random.chance(50) {
-                return Outcome::Done;
-            }
-            if objects.order.is_some() {
-                return Outcome::Conflict;
-            }
-            objects.order = Some(Order { uid: fresh, attempt: *attempt, size: *size });
-        }
         _ => return Outcome::Conflict,
     }
     Outcome::Done
@@ -113,6 +103,12 @@ fn change_cluster(world: &mut World, action: &Action, evidence: &Evidence) -> Ou
 
 fn change_objects(world: &mut World, action: &Action, evidence: &Evidence) -> Outcome {
     match action {
+        Action::CreateOrder { size } => create_order(world, *size),
+        Action::ArmOrder { uid: order } => {
+            let there = world.kube.objects.order.as_mut();
+            let there = there.filter(|there| uid("order", there.uid) == *order && !there.armed);
+            done(there.map(|there| there.armed = true).is_some())
+        }
         Action::DeleteOrder { uid: order } => {
             let objects = &mut world.kube.objects;
             done(objects.order.take_if(|there| uid("order", there.uid) == *order).is_some())
@@ -142,6 +138,22 @@ fn change_objects(world: &mut World, action: &Action, evidence: &Evidence) -> Ou
     }
 }
 
+fn create_order(world: &mut World, size: u8) -> Outcome {
+    let order = Order { uid: world.kube.uid(), armed: false, size };
+    // The request may still be under way when everybody has given it up.
+    if world.random.chance(50) {
+        let when = world.now + world.random.between(1, 100);
+        world.late_orders.push((when, order));
+        return Outcome::Done;
+    }
+    done(
+        world.kube.objects.cluster.is_some() && world.kube.objects.order.is_none() && {
+            world.kube.objects.order = Some(order);
+            true
+        },
+    )
+}
+
 fn set_replicas(world: &mut World, replicas: u8, evidence: &Evidence) -> Outcome {
     let there = world.kube.objects.set.map(|set| (set.uid, set.version));
     let before = world.kube.objects.set.map_or(0, |set| set.replicas);
@@ -169,10 +181,10 @@ fn delete_claim(world: &mut World, ordinal: Ordinal, claim: &str, evidence: &Evi
     let listed = held.and_then(|held| members.get(&held));
     let matters = listed.is_some_and(|peer| !peer.learner || peer.start != Start::Added);
     if matters && !data_may_go(world) && !(evidence.stopping && deletes_on_stop(world)) {
-        world.violate(|| format!("volume {ordinal} is deleted while its member is listed"));
+        world.violate(Promise::Service, || format!("volume {ordinal} is deleted while its member is listed"));
     }
     if world.kube.objects.order.is_some() && world.formed().is_some() && !is_deleting(world) {
-        world.violate(|| format!("volume {ordinal} is deleted while there is an order"));
+        world.violate(Promise::Service, || format!("volume {ordinal} is deleted while there is an order"));
     }
     if let Some(there) = world.kube.objects.claims.get_mut(&ordinal) {
         there.terminating = true;
@@ -202,7 +214,7 @@ fn watch_voters(world: &mut World, ordinal: Ordinal, evidence: &Evidence, what: 
     let here = world.servers.get(&ordinal).map(|server| server.id());
     let voter = here.filter(|id| members.get(id).is_some_and(|peer| !peer.learner));
     if let Some(voter) = voter.filter(|_| !evidence.stopping && !is_deleting(world)) {
-        world.violate(|| format!("voter {voter} (pod {ordinal}) is disturbed: {what}"));
+        world.violate(Promise::Service, || format!("voter {voter} (pod {ordinal}) is disturbed: {what}"));
     }
 }
 
@@ -238,6 +250,8 @@ fn watch_quorum(world: &mut World) {
     let voters: Vec<_> = members.iter().filter(|(_, peer)| !peer.learner).collect();
     let running = voters.iter().filter(|(id, peer)| runs(id, &peer.ordinal)).count();
     if running < etcd_operator_core::quorum::quorum(voters.len()) {
-        world.violate(|| format!("a member was removed, and {running} of {} voters run", voters.len()));
+        world.violate(Promise::Service, || {
+            format!("a member was removed, and {running} of {} voters run", voters.len())
+        });
     }
 }

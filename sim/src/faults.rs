@@ -2,11 +2,12 @@
 
 use std::rc::Rc;
 
-use etcd_operator_core::decide::OnDelete;
+use etcd_operator_core::decide::{OnDelete, OnStop};
 use etcd_operator_core::observed::Ordinal;
 use etcd_operator_core::quorum::quorum;
 
 use crate::etcd::Tick;
+use crate::kube::Cluster;
 use crate::operator::Operator;
 use crate::world::World;
 
@@ -23,6 +24,8 @@ pub struct Faults {
     pub blind: u64,
     pub crash: u64,
     pub order_deleted: u64,
+    pub set_deleted: u64,
+    pub status_lost: u64,
     /// Volumes are lost also beyond what a quorum can bear: then only a second cluster is forbidden.
     pub unbearable: bool,
     pub delete_cluster: Option<Tick>,
@@ -39,17 +42,40 @@ impl Faults {
         if world.random.chance(self.order_deleted) && world.kube.objects.order.take().is_some() {
             world.note(|| "somebody deletes the order".into());
         }
+        if world.random.chance(self.set_deleted) && world.kube.objects.set.take().is_some() {
+            world.note(|| "somebody deletes the StatefulSet".into());
+        }
+        if world.random.chance(self.status_lost)
+            && self.volumes_tell(world)
+            && let Some(cluster) = &mut world.kube.objects.cluster
+        {
+            cluster.formed = None;
+            cluster.version += 1;
+            world.note(|| "somebody deletes the status".into());
+        }
         if self.delete_cluster == Some(world.now) {
             let on_delete = if world.random.chance(500) { OnDelete::Delete } else { OnDelete::Retain };
             world.note(|| format!("somebody deletes the cluster: {on_delete:?}"));
             world.kube.delete_cluster(on_delete);
+            world.deleted = Some(on_delete);
         }
+    }
+
+    /// Without a status and without volumes there is nothing that tells of a former cluster.
+    fn volumes_tell(&self, world: &World) -> bool {
+        let objects = &world.kube.objects;
+        let deletes = |cluster: &Cluster| cluster.goal.on_stop == OnStop::Delete;
+        !self.unbearable && !objects.cluster.as_ref().is_some_and(deletes) && !objects.claims.is_empty()
     }
 
     fn edit_spec(&self, world: &mut World) {
         let sizes = [0, 1, 1, 2, 3, 3, 3, 4, 5, 5, 7, 9];
         let size = *world.random.pick(&sizes).unwrap_or(&3);
         let Some(cluster) = &mut world.kube.objects.cluster else { return };
+        if size == 2 {
+            cluster.goal.paused ^= true;
+            cluster.version += 1;
+        }
         if cluster.goal.size != size && !cluster.deleting {
             cluster.goal.size = size;
             cluster.version += 1;
@@ -131,6 +157,7 @@ fn may_lose(world: &World, ordinal: Ordinal) -> bool {
 
 /// Either the whole volume with its claim and pod, or what was on it.
 fn lose_volume(world: &mut World, ordinal: Ordinal) {
+    world.order_at_risk |= world.kube.objects.order.is_some() || world.formed().is_none();
     if world.random.chance(500) {
         world.note(|| format!("volume {ordinal} is lost"));
         world.stop(ordinal);

@@ -26,7 +26,6 @@ pub struct Cluster {
     pub goal: Goal,
     pub deleting: bool,
     pub finalizer: bool,
-    pub attempts: u32,
     pub formed: Option<(ClusterId, Tick)>,
 }
 
@@ -34,7 +33,7 @@ pub struct Cluster {
 pub struct Order {
     /// Also its nonce.
     pub uid: u64,
-    pub attempt: u32,
+    pub armed: bool,
     pub size: u8,
 }
 

@@ -34,12 +34,11 @@ pub fn observe(
             uid: uid("cluster", cluster.uid),
             deleting: cluster.deleting,
             finalizer: cluster.finalizer,
-            attempts: cluster.attempts,
             formed: cluster.formed.map(|(id, since)| Formed { id, since: time(since) }),
         },
         order: objects.order.map(|order| Order {
             uid: uid("order", order.uid),
-            attempt: order.attempt,
+            armed: order.armed,
             size: order.size,
         }),
         set: objects.set.map(|set| Set { uid: uid("set", set.uid), replicas: set.replicas }),

@@ -15,7 +15,7 @@ use crate::kube::{Cluster, Volume};
 use crate::observe::Sight;
 use crate::operator::{Operator, Troubles};
 use crate::random::Random;
-use crate::world::World;
+use crate::world::{Promise, World};
 
 /// Ten minutes; a minute of it may be the order's, and nine members join one after the other.
 const TIME_TO_SETTLE: Tick = 6000;
@@ -112,6 +112,8 @@ impl Script {
             blind: often(10),
             crash: often(10),
             order_deleted: often(10),
+            set_deleted: often(4),
+            status_lost: often(4),
             unbearable: false,
             delete_cluster: None,
         };
@@ -164,15 +166,8 @@ impl<'a> Run<'a> {
             Goal { size: script.size, paused: false, on_stop: script.on_stop, on_delete: script.on_delete };
         world.note(|| format!("a cluster is wanted: {goal:?}"));
         let uid = world.kube.uid();
-        world.kube.objects.cluster = Some(Cluster {
-            uid,
-            version: 1,
-            goal,
-            deleting: false,
-            finalizer: false,
-            attempts: 0,
-            formed: None,
-        });
+        world.kube.objects.cluster =
+            Some(Cluster { uid, version: 1, goal, deleting: false, finalizer: false, formed: None });
         let operators = (0..script.operators)
             .map(|name| {
                 let mut operator = Operator::new(name, script.bug);
@@ -216,7 +211,8 @@ impl<'a> Run<'a> {
         }
         // What is lost beyond what a quorum bears is lost; nobody can promise more.
         match self.world.violation.take() {
-            Some(problem) if !self.script.faults.unbearable => Err(self.fail(problem)),
+            Some((_, problem)) if !self.script.faults.unbearable => Err(self.fail(problem)),
+            Some((Promise::Identity, problem)) if !self.world.order_at_risk => Err(self.fail(problem)),
             Some(_) | None => Ok(()),
         }
     }
@@ -226,6 +222,10 @@ impl<'a> Run<'a> {
         self.world.network.cut.clear();
         self.world.network.loss_per_mille = 0;
         self.world.kube.unplaceable.clear();
+        if let Some(cluster) = &mut self.world.kube.objects.cluster {
+            cluster.goal.paused = false;
+            cluster.version += 1;
+        }
         for operator in &mut self.operators {
             operator.thaw();
             operator.sight = Sight::default();
@@ -282,6 +282,8 @@ impl<'a> Run<'a> {
         let claims: Vec<Ordinal> = objects.claims.keys().copied().collect();
         let Some(cluster) = &objects.cluster else {
             expect(objects.set.is_none() && objects.pods.is_empty(), "pods are left of a deleted cluster");
+            let kept = self.world.deleted != Some(OnDelete::Delete) || claims.is_empty();
+            expect(kept, "volumes are left of a deleted cluster");
             return problems;
         };
         expect(objects.order.is_none(), "the order is still there");
@@ -305,7 +307,7 @@ impl<'a> Run<'a> {
             let runs = |ordinal: &Ordinal| self.world.servers.contains_key(ordinal);
             let away = |ordinal: &Ordinal| self.world.network.cut.contains(ordinal);
             expect(wanted.iter().all(|ordinal| runs(ordinal) || away(ordinal)), "an etcd does not run");
-        } else if cluster.formed.is_some() {
+        } else if self.world.formed().is_some() {
             match cluster.goal.on_stop {
                 OnStop::Retain => expect(claims == [Ordinal(0)], "not exactly the one volume stays"),
                 OnStop::RetainAll => expect(self.quorum_is_kept(), "volumes are missing"),

@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use etcd_operator_core::decide::OnDelete;
 use etcd_operator_core::observed::{ClusterId, MemberId, Ordinal, Process, Start};
 use etcd_operator_core::quorum::quorum;
 
 use crate::agent::{self, Bugs, List, Situation, Verdict};
 use crate::etcd::consensus::{self, Network, Servers, Truth};
 use crate::etcd::{self, Change, Exit, Server, Tick, api};
-use crate::kube::Kube;
+use crate::kube::{Kube, Order};
 use crate::random::Random;
 
 #[derive(Debug)]
@@ -27,8 +28,25 @@ pub struct World {
     pub founders: BTreeSet<(u64, Ordinal)>,
     /// The pods that are cut off; one that is made anew comes to another node.
     away: BTreeMap<Ordinal, u64>,
-    pub violation: Option<String>,
+    /// The first violation.
+    pub violation: Option<(Promise, String)>,
+    /// A volume was lost while its pod could still follow the order: who knows what it does then.
+    pub order_at_risk: bool,
+    /// Orders that were claimed, and whose creation is still under way.
+    pub late_orders: Vec<(Tick, Order)>,
+    pub deleted: Option<OnDelete>,
     pub trace: Option<Vec<String>>,
+}
+
+/// What must hold at every moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Promise {
+    /// Nothing that was acknowledged is lost.
+    Data,
+    /// There is one cluster, for ever.
+    Identity,
+    /// The operator takes nothing away that is needed.
+    Service,
 }
 
 /// Writes, and remembers what it was promised.
@@ -58,6 +76,9 @@ impl World {
             founders: BTreeSet::new(),
             away: BTreeMap::new(),
             violation: None,
+            order_at_risk: false,
+            late_orders: Vec::new(),
+            deleted: None,
             trace: traced.then(Vec::new),
         }
     }
@@ -68,17 +89,20 @@ impl World {
         }
     }
 
-    pub fn violate(&mut self, text: impl FnOnce() -> String) {
+    pub fn violate(&mut self, promise: Promise, text: impl FnOnce() -> String) {
         if self.violation.is_none() {
             let text = text();
             self.note(|| format!("VIOLATION: {text}"));
-            self.violation = Some(text);
+            self.violation = Some((promise, text));
         }
     }
 
     pub fn tick(&mut self) {
         self.now += 1;
         self.kube.tick(&mut self.random, self.now, &self.network.cut);
+        for (_, order) in self.late_orders.extract_if(.., |(when, _)| self.now >= *when) {
+            self.kube.objects.order.get_or_insert(order);
+        }
         let Self { kube, away, network, .. } = self;
         network.cut.retain(|ordinal| {
             let sandbox = kube.sandboxes.get(ordinal);
@@ -90,7 +114,7 @@ impl World {
         self.write();
         self.read();
         if let Some(diverged) = self.truth.diverged.clone() {
-            self.violate(|| format!("a committed entry was lost: {diverged}"));
+            self.violate(Promise::Data, || format!("a committed entry was lost: {diverged}"));
         }
     }
 
@@ -205,10 +229,10 @@ impl World {
         let other = formed.is_some_and(|cluster| cluster != etcd::cluster_id(order));
         self.note(|| format!("etcd {ordinal} follows order {order}"));
         if again && formed.is_some() {
-            self.violate(|| format!("pod {ordinal} follows its order a second time"));
+            self.violate(Promise::Identity, || format!("pod {ordinal} follows its order a second time"));
         }
         if other {
-            self.violate(|| format!("pod {ordinal} founds a second cluster"));
+            self.violate(Promise::Identity, || format!("pod {ordinal} founds a second cluster"));
         }
     }
 
@@ -305,9 +329,11 @@ impl World {
             let newest =
                 formed.and_then(|formed| self.client.acked_revision.get(&formed)).copied().unwrap_or(0);
             if cluster != formed {
-                self.violate(|| format!("etcd {ordinal} serves another cluster than the one that formed"));
+                self.violate(Promise::Identity, || {
+                    format!("etcd {ordinal} serves another cluster than the one that formed")
+                });
             } else if revision < newest {
-                self.violate(|| {
+                self.violate(Promise::Data, || {
                     format!("etcd {ordinal} serves revision {revision}, but {newest} was acknowledged")
                 });
             }

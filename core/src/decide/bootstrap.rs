@@ -11,27 +11,39 @@ const ORDER_LASTS_SECONDS: i64 = 60;
 
 pub fn plan(goal: &Goal, seen: &Observed) -> Plan {
     let Some(order) = &seen.order else { return without_order(goal, seen) };
-    let outdated = order.attempt < seen.cluster.attempts;
+    let uid = order.uid.clone();
+    let clean = seen.replicas() == 0 && seen.pods.is_empty() && seen.claims.is_empty();
     let unwanted = order.size != goal.size && has_not_formed_yet(order, seen);
-    if outdated || unwanted {
-        return Plan::act(Action::DeleteOrder { uid: order.uid.clone() });
+    if unwanted || !order.armed && !clean {
+        return Plan::act(Action::DeleteOrder { uid });
+    }
+    if !order.armed {
+        return Plan::act(Action::ArmOrder { uid });
     }
     let started = |ordinal: &Ordinal| seen.pods.get(ordinal).is_some_and(|pod| pod.etcd == Process::Started);
     let missing: Vec<Ordinal> = Ordinal::below(order.size).filter(|ordinal| !started(ordinal)).collect();
-    set_replicas(seen, order.size).then(Plan::wait(WaitingOn::Formation { attempt: order.attempt, missing }))
+    set_replicas(seen, order.size).then(Plan::wait(WaitingOn::Formation { missing }))
 }
 
-/// The order of a formed cluster has done its work when every member has published itself, or has had time to; and
-/// when the membership is to change, which it must not be older than. Who has not come by then is replaced.
+/// The order of a formed cluster has done its work when every member has published itself, or has had time to; when
+/// those that have not wait for something else; and when the membership is to change, which it must not outlive. Who
+/// has not come by then is replaced.
 pub fn end_of_order(goal: &Goal, seen: &Observed) -> Option<Plan> {
     let order = seen.order.as_ref()?;
+    let delete = Plan::act(Action::DeleteOrder { uid: order.uid.clone() });
+    if !order.armed {
+        return Some(delete);
+    }
     let formed = seen.cluster.formed.as_ref()?;
     let over = seen.now.as_second() - formed.since.as_second() >= ORDER_LASTS_SECONDS;
+    let waits = |ordinal: Ordinal| seen.pods.get(&ordinal).is_some_and(|pod| pod.etcd == Process::Waiting);
     let done = seen.etcd.members.known().is_some_and(|members| {
-        let all_published = members.list.values().all(|member| member.start == Start::Published);
-        all_published || members.list.len() != usize::from(goal.size)
+        let mut list = members.list.values();
+        let nobody_comes =
+            list.all(|member| member.start == Start::Published || member.ordinal.is_some_and(waits));
+        nobody_comes || members.list.len() != usize::from(goal.size)
     });
-    (over || done).then(|| Plan::act(Action::DeleteOrder { uid: order.uid.clone() }))
+    (over || done).then_some(delete)
 }
 
 /// Only worth a try: if it forms all the same, its members go on without the order.
@@ -52,7 +64,7 @@ fn without_order(goal: &Goal, seen: &Observed) -> Plan {
         return match set_replicas_to_none(seen).then(pods_gone(seen)).then(delete_claims(seen, |_| true)) {
             leftovers if !leftovers.is_settled() => leftovers,
             _ if goal.size == 0 => Plan::default(),
-            _ => Plan::act(Action::CreateOrder { size: goal.size, attempt: seen.cluster.attempts + 1 }),
+            _ => Plan::act(Action::CreateOrder { size: goal.size }),
         };
     }
     if replicas < seen.span() {

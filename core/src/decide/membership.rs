@@ -16,15 +16,20 @@ pub fn plan(size: u8, seen: &Observed) -> Plan {
     if orderly.actions.is_empty() { orderly.then(Step { size, seen, members }.next()) } else { orderly }
 }
 
-/// Nothing is known of the members, so nothing is taken away. Pods come back by themselves; after a stop they are
-/// brought back as far as there are volumes.
+/// Nothing is known of the members, so nothing is taken away.
 fn keep_running(seen: &Observed, reason: String) -> Plan {
     if nothing_is_left(seen) {
         return Plan::refuse(Refusal::DataLost);
     }
-    let wanted = seen.span().max(seen.replicas());
-    let pods = if wanted == 0 { Plan::default() } else { set_replicas(seen, wanted) };
-    pods.then(Plan::wait(WaitingOn::Etcd { reason }))
+    keep_pods(seen).then(Plan::wait(WaitingOn::Etcd { reason }))
+}
+
+/// Pods come back by themselves; after a stop they are brought back as far as there are volumes.
+pub fn keep_pods(seen: &Observed) -> Plan {
+    match seen.span().max(seen.replicas()) {
+        0 => Plan::default(),
+        wanted => set_replicas(seen, wanted),
+    }
 }
 
 /// Either there is no volume at all, or every agent has looked into its volume and found nothing.
@@ -64,13 +69,16 @@ fn stale_volumes(replicas: u8, seen: &Observed, members: &Members) -> Plan {
     if seen.order.is_some() {
         return Plan::default();
     }
-    // An etcd that was started on a list of yesterday fails for ever as a member that is gone.
-    let is_failing =
-        |ordinal: Ordinal| seen.pods.get(&ordinal).is_some_and(|pod| matches!(pod.etcd, Process::Failing(_)));
+    // An etcd that was started on a list of yesterday fails for ever as a member that is gone; one that was started on
+    // an order of yesterday waits for ever for a cluster of its own.
+    let is_astray = |ordinal: Ordinal| {
+        let failing = seen.pods.get(&ordinal).is_some_and(|pod| matches!(pod.etcd, Process::Failing(_)));
+        failing || seen.is_in_another_cluster(ordinal, members.cluster)
+    };
     let stale = |ordinal: Ordinal| match (seen.claims.get(&ordinal), members.at(ordinal)) {
         (None, _) => false,
         (Some(claim), None) => {
-            claim.member.is_some() || claim.terminating || ordinal.0 >= replicas || is_failing(ordinal)
+            claim.member.is_some() || claim.terminating || ordinal.0 >= replicas || is_astray(ordinal)
         }
         (Some(claim), Some((id, member))) => {
             member.start == Start::Added && claim.member.is_some_and(|holder| holder != id)

@@ -74,6 +74,7 @@ impl Step<'_> {
     fn is_lost(&self, ordinal: Ordinal, member: &Member) -> bool {
         let process = self.seen.pods.get(&ordinal).map(|pod| &pod.etcd);
         match (member.start, process) {
+            _ if self.seen.is_in_another_cluster(ordinal, self.cluster()) => true,
             (Start::Listed, _) => true,
             (Start::Published, Some(Process::DataLost)) => true,
             (_, Some(Process::Failing(_))) => member.learner,

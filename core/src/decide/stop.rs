@@ -1,16 +1,19 @@
 //! Size 0: scaled in to one member, which is then stopped. Its volume, or all, or none stay, as was asked for.
 
 use super::{Goal, OnStop, Unusable, delete_claims, membership, our_members, pods_gone, set_replicas};
-use crate::observed::{MemberId, Members, Observed};
+use crate::observed::{MemberId, Members, Observed, Ordinal};
 use crate::plan::{Action, Plan, Refusal, WaitingOn};
 
 pub fn plan(goal: &Goal, seen: &Observed) -> Plan {
-    if seen.replicas() == 0 && (seen.set.is_some() || seen.pods.is_empty()) {
+    if seen.replicas() == 0 && seen.pods.values().all(|pod| pod.terminating) {
         return stopped(goal, seen);
     }
     let members = match our_members(seen) {
         Ok(members) => members,
-        Err(Unusable::Unknown(reason)) => return Plan::refuse(Refusal::StopNeedsQuorum { reason }),
+        Err(Unusable::Unknown(reason)) => {
+            let pods = membership::keep_pods(seen);
+            return pods.then(Plan::refuse(Refusal::StopNeedsQuorum { reason }));
+        }
         Err(Unusable::Foreign(refusal)) => return Plan::refuse(refusal),
     };
     let before = match goal.on_stop {
@@ -37,8 +40,8 @@ fn against_differing_data(seen: &Observed, members: &Members) -> Option<Plan> {
     }
 }
 
-/// No pod is wanted any more; exactly the volumes stay that were promised. Those of other members went when their
-/// members were removed: one that is still there was stopped by somebody else, and stays.
+/// No pod is wanted any more, and exactly the volumes stay that were promised. If there are others, it was not we who
+/// stopped the cluster: it is brought back, to be stopped properly.
 fn stopped(goal: &Goal, seen: &Observed) -> Plan {
     if let Some(order) = &seen.order {
         return Plan::act(Action::DeleteOrder { uid: order.uid.clone() });
@@ -47,11 +50,10 @@ fn stopped(goal: &Goal, seen: &Observed) -> Plan {
     if !ending.is_settled() {
         return ending;
     }
-    match goal.on_stop {
-        OnStop::Retain | OnStop::RetainAll if !seen.claims_tell_of_members() => Plan::default(),
-        OnStop::Retain | OnStop::RetainAll => {
-            delete_claims(seen, |ordinal| seen.claims[&ordinal].member.is_none())
-        }
-        OnStop::Delete => delete_claims(seen, |_| true),
-    }
+    let as_promised = match goal.on_stop {
+        OnStop::Retain => seen.claims.keys().all(|&ordinal| ordinal == Ordinal(0)),
+        OnStop::RetainAll => seen.claims.values().all(|claim| claim.member.is_some()),
+        OnStop::Delete => return delete_claims(seen, |_| true),
+    };
+    if as_promised { Plan::default() } else { membership::keep_pods(seen) }
 }

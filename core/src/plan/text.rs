@@ -21,9 +21,8 @@ impl fmt::Display for Action {
             Self::AddFinalizer => f.write_str("add the finalizer"),
             Self::RemoveFinalizer => f.write_str("remove the finalizer"),
             Self::RecordFormed { cluster } => write!(f, "record that cluster {cluster} has formed"),
-            Self::CreateOrder { size, attempt } => {
-                write!(f, "order {size} pods to form a cluster (attempt {attempt})")
-            }
+            Self::CreateOrder { size } => write!(f, "make a bootstrap order for {size} pods"),
+            Self::ArmOrder { uid: _ } => f.write_str("arm the bootstrap order"),
             Self::DeleteOrder { uid: _ } => f.write_str("delete the bootstrap order"),
             Self::SetReplicas { replicas } => write!(f, "set the number of pods to {replicas}"),
             Self::LabelClaim { ordinal, uid: _, member } => {
@@ -46,8 +45,8 @@ impl fmt::Display for WaitingOn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unpause => f.write_str("spec.paused to be taken back"),
-            Self::Formation { attempt, missing } => {
-                write!(f, "the cluster to form (attempt {attempt}); not yet there: {}", list(missing))
+            Self::Formation { missing } => {
+                write!(f, "the cluster to form; not yet there: {}", list(missing))
             }
             Self::Etcd { reason } => write!(f, "etcd to answer: {reason}"),
             Self::Pod { ordinal, reason } => write!(f, "pod {ordinal}: {reason}"),

@@ -79,21 +79,19 @@ pub fn anything() -> impl Strategy<Value = (Goal, Observed)> {
     let cluster = (
         prop::bool::weighted(0.1),
         prop::bool::weighted(0.9),
-        0_u32..3,
         option::weighted(0.8, select(vec![0_i64, 30, 80])),
     );
-    let order = option::weighted(0.2, (1_u32..3, 1_u8..=9));
+    let order = option::weighted(0.2, (prop::bool::weighted(0.7), 1_u8..=9));
     let leader = option::weighted(0.9, 0..ORDINALS);
     let known = prop::bool::weighted(0.8);
     let slots = vec(option::weighted(0.6, slot()), ORDINALS);
     (goal(), cluster, order, option::weighted(0.9, 0_u8..=9), slots, leader, known).prop_map(
-        |(goal, (deleting, finalizer, attempts, formed), order, replicas, slots, leader, known)| {
+        |(goal, (deleting, finalizer, formed), order, replicas, slots, leader, known)| {
             let mut seen = empty();
             seen.cluster.deleting = deleting;
             seen.cluster.finalizer = finalizer;
-            seen.cluster.attempts = attempts;
             seen.cluster.formed = formed.map(|since| Formed { id: ID, since: at(since) });
-            seen.order = order.map(|(attempt, size)| Order { uid: "order".into(), attempt, size });
+            seen.order = order.map(|(armed, size)| Order { uid: "order".into(), armed, size });
             seen.set = replicas.map(|replicas| Set { uid: "set".into(), replicas });
             for (ordinal, slot) in slots.iter().enumerate() {
                 if let Some(slot) = slot {
@@ -114,7 +112,6 @@ pub fn settled() -> impl Strategy<Value = (Goal, Observed)> {
         goal.size = goal.size.max(1);
         goal.paused = false;
         let mut seen = empty();
-        seen.cluster.attempts = 1;
         seen.cluster.formed = Some(Formed { id: ID, since: at(0) });
         seen.set = Some(Set { uid: "set".into(), replicas: goal.size });
         for ordinal in 0..usize::from(goal.size) {
@@ -133,7 +130,7 @@ pub fn settled() -> impl Strategy<Value = (Goal, Observed)> {
 }
 
 fn empty() -> Observed {
-    let cluster = Cluster { uid: "uid".into(), deleting: false, finalizer: true, attempts: 0, formed: None };
+    let cluster = Cluster { uid: "uid".into(), deleting: false, finalizer: true, formed: None };
     let members = Seen::Known(Members { cluster: ID, leader: None, list: BTreeMap::new() });
     Observed {
         now: at(100),

@@ -25,7 +25,7 @@ pub fn read(description: &str) -> Result<(Goal, Observed)> {
 }
 
 fn nothing() -> Observed {
-    let cluster = Cluster { uid: UID.into(), deleting: false, finalizer: true, attempts: 0, formed: None };
+    let cluster = Cluster { uid: UID.into(), deleting: false, finalizer: true, formed: None };
     let members = Seen::Unknown("nobody serves a linearizable read".into());
     Observed {
         now: at(100),
@@ -49,10 +49,8 @@ fn understand(words: &[&str], goal: &mut Goal, seen: &mut Observed) -> Result<()
             Ok(())
         }
         ("order", [size, rest @ ..]) => {
-            let attempt = rest.iter().find_map(|word| word.strip_prefix("attempt=")).unwrap_or("1");
-            let order = Order { uid: "order-uid".into(), attempt: number(attempt)?, size: number(size)? };
-            seen.cluster.attempts = seen.cluster.attempts.max(order.attempt);
-            seen.order = Some(order);
+            let armed = !rest.contains(&"unarmed");
+            seen.order = Some(Order { uid: "order-uid".into(), armed, size: number(size)? });
             Ok(())
         }
         ("set", ["gone"]) => {
@@ -87,7 +85,6 @@ fn understand(words: &[&str], goal: &mut Goal, seen: &mut Observed) -> Result<()
 }
 
 fn running(size: u8, seen: &mut Observed) -> Result<()> {
-    seen.cluster.attempts = 1;
     seen.cluster.formed = Some(Formed { id: ID, since: at(0) });
     seen.set = Some(Set { uid: "set-uid".into(), replicas: size });
     for ordinal in Ordinal::below(size) {
@@ -120,7 +117,6 @@ fn read_cluster(words: &[&str], cluster: &mut Cluster) -> Result<()> {
             ("no-finalizer", "") => cluster.finalizer = false,
             ("deleting", "") => cluster.deleting = true,
             ("never-formed", "") => cluster.formed = None,
-            ("attempts", attempts) => cluster.attempts = number(attempts)?,
             ("formed", formed) => {
                 let (id, since) = formed.split_once('@').ok_or("formed=ID@SECOND")?;
                 cluster.formed = Some(Formed { id: ClusterId(hexadecimal(id)?), since: at(number(since)?) });
@@ -184,7 +180,7 @@ fn read_member(id: MemberId, words: &[&str], seen: &mut Observed) -> Result<()> 
         two_learners: true,
         hash: Some(1),
     };
-    let mut silent = false;
+    let (mut silent, mut unlisted) = (false, false);
     for word in words {
         match word.split_once('=').unwrap_or((word, "")) {
             ("gone", "") => {
@@ -204,6 +200,8 @@ fn read_member(id: MemberId, words: &[&str], seen: &mut Observed) -> Result<()> 
                 silent = true;
                 seen.etcd.silent_since.insert(id, at(number(seconds)?));
             }
+            ("unlisted", "") => unlisted = true,
+            ("elsewhere", "") => answer.cluster = ClusterId(0xc2),
             ("index", index) => answer.applied_index = number(index)?,
             ("one-learner", "") => answer.two_learners = false,
             ("hash", "none") => answer.hash = None,
@@ -215,7 +213,9 @@ fn read_member(id: MemberId, words: &[&str], seen: &mut Observed) -> Result<()> 
         let answer = if silent { Seen::Unknown("no answer".into()) } else { Seen::Known(answer) };
         seen.etcd.answers.insert(ordinal, answer);
     }
-    members(seen).list.insert(id, member);
+    if !unlisted {
+        members(seen).list.insert(id, member);
+    }
     Ok(())
 }
 
