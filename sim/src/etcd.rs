@@ -186,7 +186,9 @@ impl Server {
         self.data.log.last().map_or(0, |entry| entry.term)
     }
 
-    pub fn step_down(&mut self, term: u64) {
+    /// Follows from now on, whoever will lead, and has patience again.
+    pub fn step_down(&mut self, term: u64, now: Tick) {
+        self.heard = now;
         if term > self.data.term {
             self.data.term = term;
             self.data.vote = None;

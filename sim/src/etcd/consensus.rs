@@ -127,7 +127,7 @@ fn lead(
             *quorum_seen = now;
         } else if now - *quorum_seen > ELECTION {
             let term = leader.data.term;
-            leader.step_down(term);
+            leader.step_down(term, now);
         }
     }
 }
@@ -166,11 +166,11 @@ pub fn replicate(
 fn send(leader: &mut Server, follower: &mut Server, truth: &mut Truth, now: Tick) {
     if follower.data.term > leader.data.term {
         let term = follower.data.term;
-        leader.step_down(term);
+        leader.step_down(term, now);
         return;
     }
     if follower.data.term < leader.data.term || follower.leads() {
-        follower.step_down(leader.data.term);
+        follower.step_down(leader.data.term, now);
     }
     follower.leader = Some(leader.id());
     follower.heard = now;

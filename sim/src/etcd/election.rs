@@ -53,7 +53,7 @@ pub fn wins(servers: &mut Servers, network: &Network, ordinal: Ordinal, now: Tic
             continue;
         }
         if term > server.data.term {
-            server.step_down(term);
+            server.step_down(term, now);
         }
         let free = server.data.term == term && server.data.vote.is_none_or(|vote| vote == id);
         if free && server.is_up_to_date_with(last_term, last_index) {
@@ -64,7 +64,7 @@ pub fn wins(servers: &mut Servers, network: &Network, ordinal: Ordinal, now: Tic
     let won = votes >= quorum(voters.len());
     // Who is refused because its term is old learns the newer one.
     if highest > candidate.data.term {
-        candidate.step_down(highest);
+        candidate.step_down(highest, now);
     }
     if won && real {
         candidate.role = Role::Leader { matched: BTreeMap::new(), next: BTreeMap::new(), quorum_seen: now };
