@@ -6,6 +6,7 @@ pub mod kubectl;
 pub mod passed;
 pub mod plain;
 pub mod progress;
+pub mod target;
 pub mod tools;
 pub mod wait;
 pub mod workspace;

@@ -1,5 +1,6 @@
 //! A pod with a shell and small network tools, to look at the cluster from the inside.
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -95,8 +96,8 @@ impl Spec {
         let pods = Api::<Pod>::namespaced(client.clone(), namespace);
         pods.create(&PostParams::default(), &self.pod()?).await.context("cannot create the tools pod")?;
         let pod = wait::pod_ready(pods, &self.name, READY_LIMIT).await?;
-        let address =
-            pod.status.and_then(|status| status.pod_ip).context("a ready pod without an address")?;
+        let address = pod.status.and_then(|status| status.pod_ip?.parse().ok());
+        let address = address.context("a ready pod without an address")?;
         Ok(Tools { kubectl: kubectl.clone(), namespace: namespace.into(), pod: self.name, address })
     }
 }
@@ -107,7 +108,7 @@ pub struct Tools {
     kubectl: Kubectl,
     namespace: String,
     pub pod: String,
-    pub address: String,
+    pub address: Ipv4Addr,
 }
 
 impl Tools {
@@ -130,8 +131,10 @@ impl Tools {
     }
 
     /// What cluster DNS calls an address.
-    pub async fn look_up_address(&self, address: &str) -> Result<Answer> {
-        let said = self.ask(&["nslookup", "-type=ptr", address]).await?;
+    pub async fn look_up_address(&self, address: Ipv4Addr) -> Result<Answer> {
+        let [a, b, c, d] = address.octets();
+        let name = format!("{d}.{c}.{b}.{a}.in-addr.arpa");
+        let said = self.ask(&["nslookup", "-type=ptr", &name]).await?;
         read_answer(&format!("{}{}", said.out, said.err))
     }
 }
@@ -140,8 +143,10 @@ impl Tools {
 pub enum Answer {
     /// Addresses of a name, or names of an address.
     Found(Vec<String>),
-    /// NXDOMAIN, or any other way to say that there is nothing.
+    /// NXDOMAIN, or another way to say that there is nothing.
     Nothing,
+    /// SERVFAIL: nobody is responsible.
+    Failure,
 }
 
 impl Answer {
@@ -161,6 +166,9 @@ fn read_answer(text: &str) -> Result<Answer> {
     }
     if ["NXDOMAIN", "No answer", "REFUSED"].iter().any(|no| body.contains(no)) {
         return Ok(Answer::Nothing);
+    }
+    if body.contains("SERVFAIL") {
+        return Ok(Answer::Failure);
     }
     bail!("no answer from cluster DNS: {}", text.trim())
 }
@@ -186,6 +194,8 @@ mod tests {
     fn a_no_is_not_a_silence() {
         let no = format!("{SERVER}** server can't find web.ns.svc.cluster.local: NXDOMAIN\n\n");
         assert_eq!(read_answer(&no).expect("read"), Answer::Nothing);
+        let failure = no.replace("NXDOMAIN", "SERVFAIL");
+        assert_eq!(read_answer(&failure).expect("read"), Answer::Failure);
         assert!(read_answer(";; connection timed out; no servers could be reached\n\n").is_err());
     }
 }
