@@ -2,10 +2,15 @@
 
 pub mod bench;
 pub mod etcd;
+pub mod evidence;
 pub mod kubectl;
+pub mod machine;
+pub mod namespace;
 pub mod passed;
 pub mod plain;
 pub mod progress;
+pub mod runner;
+pub mod suite;
 pub mod target;
 pub mod tools;
 pub mod wait;
