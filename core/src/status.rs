@@ -17,7 +17,8 @@ const NO_BACKUPS_YET: &str = "This version of the operator only accepts the obje
 const NO_RESTORES_YET: &str =
     "This version of the operator only accepts the object: it restores nothing yet.";
 
-/// The types of conditions that are ours. Those of others are neither written nor compared.
+/// The types of conditions that are ours, in the order in which they are written. Those of others are neither
+/// written nor compared.
 const OURS: [&str; 4] = [condition::READY, condition::STALLED, condition::TLS_READY, condition::SPEC_WARNING];
 
 /// The status to write, or nothing when the one that is there already says the same.
@@ -107,8 +108,9 @@ fn noticed(notices: &[Notice]) -> Vec<Fact> {
         .collect()
 }
 
+/// In the order in which we write them: the API server may keep another.
 fn ours(conditions: &[Condition]) -> Vec<Condition> {
-    conditions.iter().filter(|it| OURS.contains(&it.type_.as_str())).cloned().collect()
+    OURS.iter().flat_map(|type_| conditions.iter().find(|it| it.type_ == *type_)).cloned().collect()
 }
 
 struct History<'a> {
@@ -247,6 +249,7 @@ mod tests {
         let mut foreign = status.conditions[0].clone();
         foreign.type_ = "example.org/Audited".into();
         status.conditions.push(foreign);
+        status.conditions.reverse();
         assert_eq!(of_cluster(&cluster, at(60)), None);
     }
 
