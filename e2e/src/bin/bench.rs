@@ -8,6 +8,7 @@ use e2e::FIELD_MANAGER;
 use e2e::bench::{Machine, Report, Row};
 use e2e::plain::{Plain, VERSION};
 use e2e::progress::Progress;
+use e2e::turn::Turn;
 use e2e::{wait, workspace};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{DeleteParams, Patch, PatchParams};
@@ -35,6 +36,7 @@ struct Arguments {
 #[tokio::main]
 async fn main() -> Result<()> {
     let arguments = Arguments::parse();
+    let _turn = Turn::take()?;
     let progress = Progress::start();
     let (bed, found_up) = match Testbed::attach() {
         Ok(bed) => (bed, true),
