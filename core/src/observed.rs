@@ -67,6 +67,9 @@ macro_rules! hexadecimal {
 hexadecimal!(MemberId);
 hexadecimal!(ClusterId);
 
+/// A bootstrap leaves one entry for each member in the log, and nothing more before there is a leader.
+const MOST_FOUNDERS: u64 = 9;
+
 /// One look at everything that belongs to a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Observed {
@@ -251,12 +254,13 @@ impl Observed {
         answer.is_some_and(|answer| answer.cluster != cluster)
     }
 
-    /// The cluster's identity: remembered, or seen now in a member that follows a leader.
+    /// The cluster's identity: remembered, or seen now in a member that follows a leader or has done so before.
     pub fn formed(&self) -> Option<ClusterId> {
         let remembered = self.cluster.formed.as_ref().map(|formed| formed.id);
         remembered.or_else(|| {
             let mut answers = self.etcd.answers.values().filter_map(Seen::known);
-            answers.find(|answer| answer.leader.is_some()).map(|answer| answer.cluster)
+            let follows = |answer: &&Answer| answer.leader.is_some() || answer.applied_index > MOST_FOUNDERS;
+            answers.find(follows).map(|answer| answer.cluster)
         })
     }
 

@@ -125,10 +125,13 @@ fn change_objects(world: &mut World, action: &Action, evidence: &Evidence) -> Ou
         }
         Action::DeleteClaim { ordinal, uid: claim } => delete_claim(world, *ordinal, claim, evidence),
         Action::DeletePod { ordinal, uid: pod } => {
-            watch_voters(world, *ordinal, evidence, "its pod is deleted");
             let there = world.kube.objects.pods.get_mut(ordinal);
-            let there = there.filter(|there| uid("pod", there.uid) == *pod);
-            done(there.map(|there| there.terminating = true).is_some())
+            let Some(there) = there.filter(|there| uid("pod", there.uid) == *pod) else {
+                return Outcome::Conflict;
+            };
+            there.terminating = true;
+            watch_voters(world, *ordinal, evidence, "its pod is deleted");
+            Outcome::Done
         }
         Action::DeleteSet { uid: set } => {
             let objects = &mut world.kube.objects;

@@ -157,7 +157,8 @@ fn may_lose(world: &World, ordinal: Ordinal) -> bool {
 
 /// Either the whole volume with its claim and pod, or what was on it.
 fn lose_volume(world: &mut World, ordinal: Ordinal) {
-    world.order_at_risk |= world.kube.objects.order.is_some() || world.formed().is_none();
+    let recorded = world.kube.objects.cluster.as_ref().is_some_and(|cluster| cluster.formed.is_some());
+    world.order_at_risk |= world.kube.objects.order.is_some() || !recorded;
     if world.random.chance(500) {
         world.note(|| format!("volume {ordinal} is lost"));
         world.stop(ordinal);

@@ -6,7 +6,7 @@ use etcd_operator_sim::bugs::Bug;
 use etcd_operator_sim::run::{Script, Step, Success};
 
 /// Seeds that once failed, each with what it showed.
-const KEPT: [(u64, &str); 6] = [
+const KEPT: [(u64, &str); 14] = [
     (2268, "a learner that lost its data before it published itself panics for ever: it is removed"),
     (
         19196,
@@ -15,6 +15,14 @@ const KEPT: [(u64, &str); 6] = [
     (8501, "an addition that comes late lands on the volume of the member before"),
     (18686, "a stop that is taken back while its last request is under way"),
     (2944, "a stop that keeps all volumes while a learner has not started"),
+    (663, "an order made late, by a request that was given up, is followed by a pod that reaches nobody"),
+    (2735, "the StatefulSet deleted by hand while stopping, and a volume that is not labelled yet"),
+    (377, "a stop that finds no quorum because somebody deleted the StatefulSet"),
+    (1243, "a stop that keeps all volumes while a lost member is being replaced"),
+    (6302, "a stop that deletes all volumes, taken back when half of them are gone"),
+    (4099, "a candidate with the longest log and the oldest term"),
+    (12547, "a pod's deletion that arrives when another pod has its name"),
+    (19472, "formed unseen, then volumes lost: one that once followed a leader is proof enough"),
     (4169, "an order deleted by hand, and a pod killed in its very first moment: nobody knows, so it waits"),
 ];
 

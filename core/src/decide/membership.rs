@@ -47,12 +47,12 @@ fn nothing_is_left(seen: &Observed) -> bool {
 }
 
 /// So many pods, every volume labelled, no volume of a former member: what can be done in any number at once.
-pub fn keep_in_order(replicas: u8, seen: &Observed, members: &Members) -> Plan {
+fn keep_in_order(replicas: u8, seen: &Observed, members: &Members) -> Plan {
     set_replicas(seen, replicas).then(labels(seen, members)).then(stale_volumes(replicas, seen, members))
 }
 
 /// Claims are told whose data they hold before that member can be removed; so one that is removed is known.
-fn labels(seen: &Observed, members: &Members) -> Plan {
+pub fn labels(seen: &Observed, members: &Members) -> Plan {
     let mut plan = Plan::default();
     for (member, listed) in members.by_ordinal() {
         let claim = listed.ordinal.and_then(|ordinal| Some((ordinal, seen.claims.get(&ordinal)?)));

@@ -17,11 +17,19 @@ pub fn plan(goal: &Goal, seen: &Observed) -> Plan {
         Err(Unusable::Foreign(refusal)) => return Plan::refuse(refusal),
     };
     let before = match goal.on_stop {
-        OnStop::RetainAll => membership::keep_in_order(members.span(), seen, members),
+        OnStop::RetainAll => return stop_all(seen, members),
         OnStop::Retain => against_differing_data(seen, members).unwrap_or_else(|| membership::plan(1, seen)),
         OnStop::Delete => membership::plan(1, seen),
     };
     if before.is_settled() { set_replicas(seen, 0) } else { before }
+}
+
+/// Every volume that stays is a member's, and says so. Others go with their pods: while a pod is there, a new one would
+/// take the place of its volume.
+fn stop_all(seen: &Observed, members: &Members) -> Plan {
+    let nobodys = delete_claims(seen, |ordinal| members.at(ordinal).is_none());
+    let before = membership::labels(seen, members).then(nobodys);
+    if before.actions.is_empty() { set_replicas(seen, 0).then(before) } else { before }
 }
 
 /// All but one copy of the data is about to go, so they must be copies of one another.
@@ -50,10 +58,11 @@ fn stopped(goal: &Goal, seen: &Observed) -> Plan {
     if !ending.is_settled() {
         return ending;
     }
-    let as_promised = match goal.on_stop {
-        OnStop::Retain => seen.claims.keys().all(|&ordinal| ordinal == Ordinal(0)),
-        OnStop::RetainAll => seen.claims.values().all(|claim| claim.member.is_some()),
-        OnStop::Delete => return delete_claims(seen, |_| true),
-    };
-    if as_promised { Plan::default() } else { membership::keep_pods(seen) }
+    let only_the_last = seen.claims.keys().all(|&ordinal| ordinal == Ordinal(0));
+    match goal.on_stop {
+        OnStop::Retain if only_the_last => Plan::default(),
+        OnStop::Delete if only_the_last => delete_claims(seen, |_| true),
+        OnStop::RetainAll if seen.claims.values().all(|claim| claim.member.is_some()) => Plan::default(),
+        OnStop::Retain | OnStop::RetainAll | OnStop::Delete => membership::keep_pods(seen),
+    }
 }

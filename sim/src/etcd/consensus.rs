@@ -262,12 +262,14 @@ pub fn wins(servers: &mut Servers, network: &Network, ordinal: Ordinal, now: Tic
     let (last_term, last_index) = (candidate.last_term(), candidate.data.log.len());
     let voters: Vec<_> = candidate.applied.voters().map(|(id, peer)| (id, *peer)).collect();
     let mut votes = 1;
+    let mut highest = 0;
     for (voter, peer) in voters.iter().filter(|(voter, _)| *voter != id) {
         let Some(server) = servers.get_mut(&peer.ordinal) else { continue };
         let same = server.id() == *voter && server.data.cluster == candidate.data.cluster;
         if !same || !network.connects(ordinal, peer.ordinal) || server.applied.removed.contains(&id) {
             continue;
         }
+        highest = highest.max(server.data.term);
         let has_leader = server.leads() || server.leader.is_some() && now - server.heard < ELECTION;
         if !real {
             let willing = term > server.data.term && !has_leader;
@@ -284,6 +286,10 @@ pub fn wins(servers: &mut Servers, network: &Network, ordinal: Ordinal, now: Tic
         }
     }
     let won = votes >= quorum(voters.len());
+    // Who is refused because its term is old learns the newer one.
+    if highest > candidate.data.term {
+        candidate.step_down(highest);
+    }
     if won && real {
         candidate.role = Role::Leader { matched: BTreeMap::new(), next: BTreeMap::new(), quorum_seen: now };
         candidate.leader = Some(id);
