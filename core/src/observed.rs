@@ -178,6 +178,9 @@ pub struct Answer {
     pub applied_index: u64,
     /// It was started to accept two learners at a time.
     pub two_learners: bool,
+    /// How many members its own list has: hearsay, but before there was a leader it is the order's. Asked only while
+    /// the cluster is not known to have formed.
+    pub listed: Option<u8>,
     /// HashKV at the one revision that all members were asked for; asked only while a stop is wanted.
     pub hash: Option<u32>,
 }

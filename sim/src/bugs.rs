@@ -1,11 +1,11 @@
 //! Bugs to plant, so that it is seen whether the simulation finds them.
 
-use etcd_operator_core::observed::Observed;
-use etcd_operator_core::plan::{Action, Plan, Refusal};
+use etcd_operator_core::observed::{Answer, Observed, Seen};
+use etcd_operator_core::plan::{Action, Plan};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
-    /// A member is removed although too few would be left.
+    /// Every voter is taken for a serving one, so that a healthy one is removed although too few are left.
     QuorumSkipped,
     /// The volume of a removed member is taken for a fresh one.
     VolumeReused,
@@ -18,14 +18,6 @@ pub enum Bug {
 }
 
 impl Bug {
-    pub const ALL: [Self; 5] = [
-        Self::QuorumSkipped,
-        Self::VolumeReused,
-        Self::OldOrderHonoured,
-        Self::LabelSkipped,
-        Self::CacheTrusted,
-    ];
-
     /// What the operator fails to see.
     pub fn blind(self, seen: &mut Observed) {
         match self {
@@ -45,26 +37,37 @@ impl Bug {
                         members.as_ref().and_then(|members| members.at(*ordinal)).map(|(id, _)| id);
                 }
             }
-            Self::QuorumSkipped | Self::OldOrderHonoured | Self::CacheTrusted => {}
+            Self::QuorumSkipped => everybody_serves(seen),
+            Self::OldOrderHonoured | Self::CacheTrusted => {}
         }
     }
 
     /// What the operator does instead.
-    pub fn twist(self, mut plan: Plan, seen: &Observed) -> Plan {
+    pub fn twist(self, mut plan: Plan) -> Plan {
         match self {
-            Self::QuorumSkipped => {
-                let cluster = seen.etcd.members.known().map(|members| members.cluster);
-                for refusal in &plan.refusals {
-                    if let (Refusal::QuorumWouldBeLost { member, .. }, Some(cluster)) = (refusal, cluster) {
-                        plan.actions.push(Action::RemoveMember { member: *member, cluster });
-                    }
-                }
-            }
             Self::OldOrderHonoured => {
                 plan.actions.retain(|action| !matches!(action, Action::DeleteOrder { .. }));
             }
-            Self::VolumeReused | Self::LabelSkipped | Self::CacheTrusted => {}
+            Self::QuorumSkipped | Self::VolumeReused | Self::LabelSkipped | Self::CacheTrusted => {}
         }
         plan
+    }
+}
+
+fn everybody_serves(seen: &mut Observed) {
+    let Seen::Known(members) = &seen.etcd.members else { return };
+    for (member, voter) in members.voters() {
+        let Some(ordinal) = voter.ordinal else { continue };
+        let answer = Answer {
+            cluster: members.cluster,
+            member,
+            leader: members.leader,
+            linearizable: true,
+            applied_index: 0,
+            two_learners: false,
+            listed: None,
+            hash: Some(1),
+        };
+        seen.etcd.answers.insert(ordinal, Seen::Known(answer));
     }
 }

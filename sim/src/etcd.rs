@@ -3,6 +3,7 @@
 
 pub mod api;
 pub mod consensus;
+pub mod election;
 
 use std::collections::{BTreeMap, BTreeSet};
 

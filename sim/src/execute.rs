@@ -4,43 +4,38 @@
 //! - An action that [is decided twice](Action::is_decided_twice) is dropped unless a plan made from uncached reads
 //!   (objects from the API server, members by a linearizable read) has it too, unchanged.
 //! - Every write then carries what that read returned: the UID, and the resource version where content matters
-//!   (StatefulSet, claim, EtcdCluster), so that whatever happened in between makes it fail.
+//!   (order, StatefulSet, claim, EtcdCluster), so that whatever happened in between makes it fail.
 //! - The order is made under its one name, unarmed; arming is a write on the resource version that was read.
 //! - Calls to etcd go to a member that has just served a linearizable read, of the cluster that the action names.
 //! - After an answer that is missing or ambiguous nothing else of the plan is done.
 
-use etcd_operator_core::decide::{OnDelete, OnStop};
-use etcd_operator_core::observed::{ClusterId, MemberId, Ordinal, Start};
+use etcd_operator_core::observed::{ClusterId, MemberId, Ordinal};
 use etcd_operator_core::plan::Action;
 
+use crate::etcd::Tick;
 use crate::etcd::api::{self, Call};
-use crate::kube::{Order, Set};
+use crate::kube::{Cluster, Order, Set};
 use crate::observe::uid;
-use crate::world::{Promise, World};
+use crate::watch;
+use crate::world::World;
 
-/// The resource versions that were read right before the action.
+/// What was read right before the action.
 #[derive(Clone, Debug)]
 pub struct Evidence {
     cluster: Option<(u64, u64)>,
     set: Option<(u64, u64)>,
-    claim: Option<u64>,
+    claims: Vec<(u64, u64)>,
     /// Whether everything was to stop then.
-    stopping: bool,
+    pub stopping: bool,
 }
 
 impl Evidence {
-    pub fn read(world: &World, action: &Action) -> Self {
+    pub fn read(world: &World) -> Self {
         let objects = &world.kube.objects;
-        let claim = match action {
-            Action::DeleteClaim { ordinal, .. } | Action::LabelClaim { ordinal, .. } => {
-                objects.claims.get(ordinal)
-            }
-            _ => None,
-        };
         Self {
             cluster: objects.cluster.as_ref().map(|cluster| (cluster.uid, cluster.version)),
             set: objects.set.map(|set| (set.uid, set.version)),
-            claim: claim.map(|claim| claim.version),
+            claims: objects.claims.values().map(|claim| (claim.uid, claim.version)).collect(),
             stopping: objects.cluster.as_ref().is_some_and(|cluster| cluster.goal.size == 0),
         }
     }
@@ -50,27 +45,50 @@ impl Evidence {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Done,
+    /// A precondition did not hold.
     Conflict,
     Refused(api::Error),
 }
 
 pub fn execute(world: &mut World, action: &Action, evidence: &Evidence) -> Outcome {
     let outcome = match action {
-        Action::AddFinalizer | Action::RemoveFinalizer | Action::RecordFormed { .. } => {
-            change_cluster(world, action, evidence)
+        Action::AddFinalizer => change_cluster(world, evidence, |cluster, _| {
+            cluster.finalizer |= !cluster.deleting;
+        }),
+        Action::RemoveFinalizer => remove_finalizer(world, evidence),
+        Action::RecordFormed { cluster } => change_cluster(world, evidence, |there, now| {
+            there.formed.get_or_insert((*cluster, now));
+        }),
+        Action::CreateOrder { size } => create_order(world, *size),
+        Action::ArmOrder { uid } => arm_order(world, uid),
+        Action::DeleteOrder { uid: order } => {
+            let there = &mut world.kube.objects.order;
+            done(there.take_if(|there| uid("order", there.uid) == *order).is_some())
         }
-        Action::CreateOrder { .. }
-        | Action::ArmOrder { .. }
-        | Action::DeleteOrder { .. }
-        | Action::SetReplicas { .. }
-        | Action::LabelClaim { .. }
-        | Action::DeleteClaim { .. }
-        | Action::DeletePod { .. }
-        | Action::DeleteSet { .. } => change_objects(world, action, evidence),
-        Action::AddLearner { cluster, .. }
-        | Action::Promote { cluster, .. }
-        | Action::MoveLeader { cluster, .. }
-        | Action::RemoveMember { cluster, .. } => change_members(world, action, *cluster),
+        Action::SetReplicas { replicas } => set_replicas(world, *replicas, evidence),
+        Action::LabelClaim { ordinal, uid, member } => label_claim(world, *ordinal, uid, *member),
+        Action::DeleteClaim { ordinal, uid } => delete_claim(world, *ordinal, uid, evidence),
+        Action::DeletePod { ordinal, uid } => delete_pod(world, *ordinal, uid, evidence),
+        Action::DeleteSet { uid: set } => {
+            let there = &mut world.kube.objects.set;
+            done(there.take_if(|there| uid("set", there.uid) == *set).is_some())
+        }
+        Action::AddLearner { ordinal, cluster } => {
+            call(world, *cluster, |call, via| call.add_learner(via, *ordinal).map(drop))
+        }
+        Action::Promote { member, cluster, .. } => {
+            call(world, *cluster, |call, via| call.promote(via, *member))
+        }
+        Action::MoveLeader { from, to, cluster } => {
+            call(world, *cluster, |call, _| call.move_leader(*from, *to))
+        }
+        Action::RemoveMember { member, cluster } => {
+            let outcome = call(world, *cluster, |call, via| call.remove(via, *member));
+            if outcome == Outcome::Done {
+                watch::quorum_is_left(world);
+            }
+            outcome
+        }
     };
     world.note(|| match &outcome {
         Outcome::Done => format!("  done: {action}"),
@@ -84,61 +102,28 @@ fn done(happened: bool) -> Outcome {
     if happened { Outcome::Done } else { Outcome::Conflict }
 }
 
-fn change_cluster(world: &mut World, action: &Action, evidence: &Evidence) -> Outcome {
+fn change_cluster(
+    world: &mut World,
+    evidence: &Evidence,
+    change: impl FnOnce(&mut Cluster, Tick),
+) -> Outcome {
     let now = world.now;
-    let objects = &mut world.kube.objects;
-    let Some(cluster) = &mut objects.cluster else { return Outcome::Conflict };
-    if evidence.cluster != Some((cluster.uid, cluster.version)) {
-        return Outcome::Conflict;
-    }
-    cluster.version += 1;
-    match action {
-        Action::AddFinalizer if !cluster.deleting => cluster.finalizer = true,
-        Action::RemoveFinalizer if cluster.deleting => objects.cluster = None,
-        Action::RecordFormed { cluster: id } if cluster.formed.is_none() => cluster.formed = Some((*id, now)),
-        _ => return Outcome::Conflict,
-    }
-    Outcome::Done
+    let there = world.kube.objects.cluster.as_mut();
+    let there = there.filter(|cluster| evidence.cluster == Some((cluster.uid, cluster.version)));
+    done(
+        there
+            .map(|cluster| {
+                cluster.version += 1;
+                change(cluster, now);
+            })
+            .is_some(),
+    )
 }
 
-fn change_objects(world: &mut World, action: &Action, evidence: &Evidence) -> Outcome {
-    match action {
-        Action::CreateOrder { size } => create_order(world, *size),
-        Action::ArmOrder { uid: order } => {
-            let there = world.kube.objects.order.as_mut();
-            let there = there.filter(|there| uid("order", there.uid) == *order && !there.armed);
-            done(there.map(|there| there.armed = true).is_some())
-        }
-        Action::DeleteOrder { uid: order } => {
-            let objects = &mut world.kube.objects;
-            done(objects.order.take_if(|there| uid("order", there.uid) == *order).is_some())
-        }
-        Action::SetReplicas { replicas } => set_replicas(world, *replicas, evidence),
-        Action::LabelClaim { ordinal, uid: claim, member } => {
-            let there = world.kube.objects.claims.get_mut(ordinal);
-            let there = there.filter(|there| uid("claim", there.uid) == *claim && there.member.is_none());
-            done(
-                there
-                    .map(|there| (there.member, there.version) = (Some(*member), there.version + 1))
-                    .is_some(),
-            )
-        }
-        Action::DeleteClaim { ordinal, uid: claim } => delete_claim(world, *ordinal, claim, evidence),
-        Action::DeletePod { ordinal, uid: pod } => {
-            let there = world.kube.objects.pods.get_mut(ordinal);
-            let Some(there) = there.filter(|there| uid("pod", there.uid) == *pod) else {
-                return Outcome::Conflict;
-            };
-            there.terminating = true;
-            watch_voters(world, *ordinal, evidence, "its pod is deleted");
-            Outcome::Done
-        }
-        Action::DeleteSet { uid: set } => {
-            let objects = &mut world.kube.objects;
-            done(objects.set.take_if(|there| uid("set", there.uid) == *set).is_some())
-        }
-        _ => Outcome::Conflict,
-    }
+fn remove_finalizer(world: &mut World, evidence: &Evidence) -> Outcome {
+    let seen =
+        |cluster: &mut Cluster| cluster.deleting && evidence.cluster == Some((cluster.uid, cluster.version));
+    done(world.kube.objects.cluster.take_if(seen).is_some())
 }
 
 fn create_order(world: &mut World, size: u8) -> Outcome {
@@ -149,12 +134,18 @@ fn create_order(world: &mut World, size: u8) -> Outcome {
         world.late_orders.push((when, order));
         return Outcome::Done;
     }
-    done(
-        world.kube.objects.cluster.is_some() && world.kube.objects.order.is_none() && {
-            world.kube.objects.order = Some(order);
-            true
-        },
-    )
+    let objects = &mut world.kube.objects;
+    if objects.cluster.is_none() || objects.order.is_some() {
+        return Outcome::Conflict;
+    }
+    objects.order = Some(order);
+    Outcome::Done
+}
+
+fn arm_order(world: &mut World, order: &str) -> Outcome {
+    let there = world.kube.objects.order.as_mut();
+    let there = there.filter(|there| uid("order", there.uid) == *order && !there.armed);
+    done(there.map(|there| there.armed = true).is_some())
 }
 
 fn set_replicas(world: &mut World, replicas: u8, evidence: &Evidence) -> Outcome {
@@ -164,7 +155,7 @@ fn set_replicas(world: &mut World, replicas: u8, evidence: &Evidence) -> Outcome
         return Outcome::Conflict;
     }
     for ordinal in (replicas..before).map(Ordinal) {
-        watch_voters(world, ordinal, evidence, "its pod is scaled away");
+        watch::voter_is_left_alone(world, ordinal, evidence, "its pod is scaled away");
     }
     let fresh = world.kube.uid();
     let (uid, version) = there.unwrap_or((fresh, 0));
@@ -172,89 +163,50 @@ fn set_replicas(world: &mut World, replicas: u8, evidence: &Evidence) -> Outcome
     Outcome::Done
 }
 
-fn delete_claim(world: &mut World, ordinal: Ordinal, claim: &str, evidence: &Evidence) -> Outcome {
-    let Some(there) = world.kube.objects.claims.get(&ordinal) else { return Outcome::Conflict };
-    if uid("claim", there.uid) != claim || evidence.claim != Some(there.version) {
+fn label_claim(world: &mut World, ordinal: Ordinal, claim: &str, member: MemberId) -> Outcome {
+    let there = world.kube.objects.claims.get_mut(&ordinal);
+    let Some(there) = there.filter(|there| uid("claim", there.uid) == claim && there.member.is_none()) else {
         return Outcome::Conflict;
-    }
-    let held = there
-        .volume
-        .and_then(|volume| world.kube.volumes.get(&volume)?.data.as_ref().map(|data| data.member));
-    let members = world.members();
-    let listed = held.and_then(|held| members.get(&held));
-    let matters = listed.is_some_and(|peer| !peer.learner || peer.start != Start::Added);
-    if matters && !data_may_go(world) && !(evidence.stopping && deletes_on_stop(world)) {
-        world.violate(Promise::Service, || format!("volume {ordinal} is deleted while its member is listed"));
-    }
-    if world.kube.objects.order.is_some() && world.formed().is_some() && !is_deleting(world) {
-        world.violate(Promise::Service, || format!("volume {ordinal} is deleted while there is an order"));
-    }
-    if let Some(there) = world.kube.objects.claims.get_mut(&ordinal) {
-        there.terminating = true;
-        there.version += 1;
-    }
+    };
+    there.member = Some(member);
+    there.version += 1;
     Outcome::Done
 }
 
-/// Whether somebody asked for the end of all data.
-fn data_may_go(world: &World) -> bool {
-    let cluster = world.kube.objects.cluster.as_ref();
-    cluster.is_some_and(|cluster| cluster.deleting && cluster.goal.on_delete == OnDelete::Delete)
+fn delete_claim(world: &mut World, ordinal: Ordinal, claim: &str, evidence: &Evidence) -> Outcome {
+    let there = world.kube.objects.claims.get_mut(&ordinal);
+    let seen = |uid: u64, version: u64| evidence.claims.contains(&(uid, version));
+    let Some(there) =
+        there.filter(|there| uid("claim", there.uid) == claim && seen(there.uid, there.version))
+    else {
+        return Outcome::Conflict;
+    };
+    there.terminating = true;
+    there.version += 1;
+    watch::volume_may_go(world, ordinal, evidence);
+    Outcome::Done
 }
 
-/// Who asked for that cannot count on taking it back while it is under way.
-fn deletes_on_stop(world: &World) -> bool {
-    world.kube.objects.cluster.as_ref().is_some_and(|cluster| cluster.goal.on_stop == OnStop::Delete)
+fn delete_pod(world: &mut World, ordinal: Ordinal, pod: &str, evidence: &Evidence) -> Outcome {
+    let there = world.kube.objects.pods.get_mut(&ordinal);
+    let Some(there) = there.filter(|there| uid("pod", there.uid) == pod) else { return Outcome::Conflict };
+    there.terminating = true;
+    watch::voter_is_left_alone(world, ordinal, evidence, "its pod is deleted");
+    Outcome::Done
 }
 
-fn is_deleting(world: &World) -> bool {
-    world.kube.objects.cluster.as_ref().is_none_or(|cluster| cluster.deleting)
-}
-
-/// The operator takes no pod away whose etcd is a member that has started, unless all are to stop.
-fn watch_voters(world: &mut World, ordinal: Ordinal, evidence: &Evidence, what: &str) {
-    let members = world.members();
-    let here = world.servers.get(&ordinal).map(|server| server.id());
-    let voter = here.filter(|id| members.get(id).is_some_and(|peer| !peer.learner));
-    if let Some(voter) = voter.filter(|_| !evidence.stopping && !is_deleting(world)) {
-        world.violate(Promise::Service, || format!("voter {voter} (pod {ordinal}) is disturbed: {what}"));
-    }
-}
-
-fn change_members(world: &mut World, action: &Action, cluster: ClusterId) -> Outcome {
-    let ordinals: Vec<Ordinal> = world.servers.keys().copied().collect();
-    let via = ordinals.into_iter().find(|&ordinal| {
-        world.servers.get(&ordinal).is_some_and(|server| server.data.cluster == cluster)
-            && api::linearizable_revision(&world.servers, &world.network, ordinal).is_some()
-    });
-    let Some(via) = via else { return Outcome::Refused(api::Error::NoLeader) };
+/// Calls etcd through a member of the right cluster that serves.
+fn call(
+    world: &mut World,
+    cluster: ClusterId,
+    request: impl FnOnce(&mut Call<'_>, Ordinal) -> Result<(), api::Error>,
+) -> Outcome {
     let World { servers, network, truth, now, strict, .. } = world;
+    let ours = servers.iter().filter(|(_, server)| server.data.cluster == cluster);
+    let via = ours
+        .map(|(&ordinal, _)| ordinal)
+        .find(|&ordinal| api::linearizable_revision(servers, network, ordinal).is_some());
+    let Some(via) = via else { return Outcome::Refused(api::Error::NoLeader) };
     let mut call = Call { servers, network, truth, now: *now, strict: *strict };
-    let result = match action {
-        Action::AddLearner { ordinal, .. } => call.add_learner(via, *ordinal).map(|_| ()),
-        Action::Promote { member, .. } => call.promote(via, *member),
-        Action::MoveLeader { from, to, .. } => call.move_leader(*from, *to),
-        Action::RemoveMember { member, .. } => call.remove(via, *member),
-        _ => Err(api::Error::NotFound),
-    };
-    if let (Action::RemoveMember { .. }, Ok(())) = (action, &result) {
-        watch_quorum(world);
-    }
-    result.map_or_else(Outcome::Refused, |()| Outcome::Done)
-}
-
-/// After a removal enough voters run to go on.
-fn watch_quorum(world: &mut World) {
-    let members = world.members();
-    let runs = |id: &MemberId, ordinal: &Ordinal| {
-        world.servers.get(ordinal).is_some_and(|server| server.id() == *id && server.exit.is_none())
-            && !world.network.cut.contains(ordinal)
-    };
-    let voters: Vec<_> = members.iter().filter(|(_, peer)| !peer.learner).collect();
-    let running = voters.iter().filter(|(id, peer)| runs(id, &peer.ordinal)).count();
-    if running < etcd_operator_core::quorum::quorum(voters.len()) {
-        world.violate(Promise::Service, || {
-            format!("a member was removed, and {running} of {} voters run", voters.len())
-        });
-    }
+    request(&mut call, via).map_or_else(Outcome::Refused, |()| Outcome::Done)
 }

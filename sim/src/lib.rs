@@ -11,6 +11,7 @@
 
 pub mod agent;
 pub mod bugs;
+pub mod client;
 pub mod etcd;
 pub mod execute;
 pub mod faults;
@@ -19,4 +20,6 @@ pub mod observe;
 pub mod operator;
 pub mod random;
 pub mod run;
+pub mod script;
+mod watch;
 pub mod world;

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use etcd_operator_sim::run::Script;
+use etcd_operator_sim::script::Script;
 
 /// Runs the operator's decisions against a simulated world.
 #[derive(Parser)]

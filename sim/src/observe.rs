@@ -96,6 +96,7 @@ fn answer(world: &World, ordinal: Ordinal) -> Option<Answer> {
         linearizable,
         applied_index: server.applied.index as u64,
         two_learners: server.max_learners == 2,
+        listed: Some(server.applied.members.len() as u8),
         // Logs that agree give hashes that agree; that they do is watched elsewhere.
         hash: linearizable.then_some(1),
     })

@@ -102,7 +102,7 @@ impl Operator {
         }
         let plan = decide(&goal, &seen);
         let plan = match self.bug {
-            Some(bug) => bug.twist(plan, &seen),
+            Some(bug) => bug.twist(plan),
             None => plan,
         };
         Some((plan, seen))
@@ -155,7 +155,7 @@ impl Operator {
                 return;
             }
         }
-        let evidence = Evidence::read(world, action);
+        let evidence = Evidence::read(world);
         if world.random.chance(self.troubles.late_request) {
             let when = world.now + world.random.between(1, 50);
             world.note(|| format!("  delayed: {action}"));

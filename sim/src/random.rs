@@ -9,13 +9,13 @@ impl Random {
     }
 
     /// SplitMix64.
-    pub fn next(&mut self) -> u64 {
+    fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mix(self.0)
     }
 
     pub fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit.max(1)
+        self.draw() % limit.max(1)
     }
 
     pub fn between(&mut self, low: u64, high: u64) -> u64 {

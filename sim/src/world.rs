@@ -7,8 +7,9 @@ use etcd_operator_core::observed::{ClusterId, MemberId, Ordinal, Process, Start}
 use etcd_operator_core::quorum::quorum;
 
 use crate::agent::{self, Bugs, List, Situation, Verdict};
+use crate::client::{self, Client};
 use crate::etcd::consensus::{self, Network, Servers, Truth};
-use crate::etcd::{self, Change, Exit, Server, Tick, api};
+use crate::etcd::{self, Exit, Server, Tick};
 use crate::kube::{Kube, Order};
 use crate::random::Random;
 
@@ -47,17 +48,6 @@ pub enum Promise {
     Identity,
     /// The operator takes nothing away that is needed.
     Service,
-}
-
-/// Writes, and remembers what it was promised.
-#[derive(Clone, Debug, Default)]
-pub struct Client {
-    next: u64,
-    /// Index, term, cluster and value of what is not answered yet.
-    pending: Vec<(usize, u64, ClusterId, u64)>,
-    /// The revision of the newest write that was acknowledged.
-    pub acked_revision: BTreeMap<ClusterId, u64>,
-    pub acked: u64,
 }
 
 impl World {
@@ -111,8 +101,8 @@ impl World {
         self.run_containers();
         consensus::tick(&mut self.servers, &self.network, &mut self.truth, &mut self.random, self.now);
         self.reap();
-        self.write();
-        self.read();
+        client::write(self);
+        client::read(self);
         if let Some(diverged) = self.truth.diverged.clone() {
             self.violate(Promise::Data, || format!("a committed entry was lost: {diverged}"));
         }
@@ -283,59 +273,6 @@ impl World {
             self.restart_container(ordinal, 20);
             if let Some(sandbox) = self.kube.sandboxes.get_mut(&ordinal) {
                 sandbox.failures += 1;
-            }
-        }
-    }
-
-    fn write(&mut self) {
-        for _ in 0..3 {
-            let ordinals: Vec<Ordinal> = self.servers.keys().copied().collect();
-            let Some(&ordinal) = self.random.pick(&ordinals) else { return };
-            if let Some(at) = consensus::leader_of(&self.servers, &self.network, ordinal)
-                && let Some(leader) = self.servers.get_mut(&at)
-            {
-                self.client.next += 1;
-                let index = leader.append(Change::Write(self.client.next));
-                self.client.pending.push((index, leader.data.term, leader.data.cluster, self.client.next));
-            }
-        }
-        let truth = &self.truth;
-        let Client { pending, acked_revision, acked, .. } = &mut self.client;
-        pending.retain(|&(index, term, cluster, value)| {
-            let Some(committed) =
-                truth.clusters.get(&cluster).filter(|committed| committed.log.len() >= index)
-            else {
-                return true;
-            };
-            let entry = &committed.log[index - 1];
-            if entry.term == term && entry.change == Change::Write(value) {
-                *acked += 1;
-                let revision = committed.applied.revision;
-                let newest = acked_revision.entry(cluster).or_default();
-                *newest = (*newest).max(revision);
-            }
-            false
-        });
-    }
-
-    /// Whoever serves a linearizable read must know every write that was acknowledged before.
-    fn read(&mut self) {
-        let formed = self.formed();
-        for ordinal in self.servers.keys().copied().collect::<Vec<_>>() {
-            let Some(revision) = api::linearizable_revision(&self.servers, &self.network, ordinal) else {
-                continue;
-            };
-            let cluster = self.servers.get(&ordinal).map(|server| server.data.cluster);
-            let newest =
-                formed.and_then(|formed| self.client.acked_revision.get(&formed)).copied().unwrap_or(0);
-            if cluster != formed {
-                self.violate(Promise::Identity, || {
-                    format!("etcd {ordinal} serves another cluster than the one that formed")
-                });
-            } else if revision < newest {
-                self.violate(Promise::Data, || {
-                    format!("etcd {ordinal} serves revision {revision}, but {newest} was acknowledged")
-                });
             }
         }
     }

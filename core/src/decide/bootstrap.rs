@@ -2,7 +2,7 @@
 //! given another size; where that is not certain, it is waited for.
 
 use super::{Goal, delete_claims, pods_gone, set_replicas};
-use crate::observed::{Observed, Order, Ordinal, Process, Start};
+use crate::observed::{Observed, Order, Ordinal, Process, Seen, Start};
 use crate::plan::{Action, Plan, WaitingOn};
 use crate::quorum::quorum;
 
@@ -55,11 +55,10 @@ fn has_not_formed_yet(order: &Order, seen: &Observed) -> bool {
     started.count() < quorum(usize::from(order.size))
 }
 
-/// Without an order nobody begins to form a cluster, but somebody may have done so before. What is left of an
-/// attempt is removed when its pods have looked into their volumes and found too little for a quorum; they are
-/// brought back for that. Volumes go before pods: a volume that is going says that the verdict was passed.
+/// Without an order nobody begins to form a cluster, but somebody may have done so before. What is left is removed
+/// when every volume has been looked into and too few were used for a quorum; pods are brought back for that. Volumes
+/// go before pods: a volume that is going says that the verdict was passed.
 fn without_order(goal: &Goal, seen: &Observed) -> Plan {
-    let replicas = seen.replicas();
     if seen.claims.values().all(|claim| claim.terminating) {
         return match set_replicas_to_none(seen).then(pods_gone(seen)).then(delete_claims(seen, |_| true)) {
             leftovers if !leftovers.is_settled() => leftovers,
@@ -67,23 +66,37 @@ fn without_order(goal: &Goal, seen: &Observed) -> Plan {
             _ => Plan::act(Action::CreateOrder { size: goal.size }),
         };
     }
-    if replicas < seen.span() {
+    if seen.replicas() < seen.span() {
         return set_replicas(seen, seen.span());
     }
-    let doubtful: Vec<Ordinal> =
-        Ordinal::below(replicas).filter(|&ordinal| may_have_started(ordinal, seen)).collect();
-    if doubtful.len() >= quorum(usize::from(replicas)) {
-        return Plan::wait(WaitingOn::Volumes { ordinals: doubtful });
+    match against_giving_up(seen) {
+        Some(waiting) => Plan::wait(waiting),
+        None => delete_claims(seen, |_| true),
     }
-    delete_claims(seen, |_| true)
 }
 
 fn set_replicas_to_none(seen: &Observed) -> Plan {
     if seen.replicas() == 0 { Plan::default() } else { set_replicas(seen, 0) }
 }
 
-/// Only its own agent can tell that a volume is empty.
-fn may_have_started(ordinal: Ordinal, seen: &Observed) -> bool {
-    let looked = seen.pods.get(&ordinal).is_some_and(|pod| !pod.terminating && pod.etcd == Process::Waiting);
-    seen.claims.get(&ordinal).is_some_and(|claim| claim.bound) && !looked
+/// An agent tells that its volume is empty; an etcd tells that it never followed a leader, and how many others it
+/// waits for. Nobody else knows.
+fn against_giving_up(seen: &Observed) -> Option<WaitingOn> {
+    let mut doubtful = Vec::new();
+    let mut founders = Vec::new();
+    for &ordinal in seen.claims.iter().filter(|(_, claim)| claim.bound).map(|(ordinal, _)| ordinal) {
+        let answer = seen.etcd.answers.get(&ordinal).and_then(Seen::known);
+        let pod = seen.pods.get(&ordinal).filter(|pod| !pod.terminating);
+        match (pod.map(|pod| &pod.etcd), answer.and_then(|answer| answer.listed)) {
+            (Some(Process::Waiting), _) => {}
+            (_, Some(listed)) => founders.push((ordinal, listed)),
+            (_, None) => doubtful.push(ordinal),
+        }
+    }
+    let ordered = founders.iter().map(|&(_, listed)| usize::from(listed)).min();
+    if ordered.is_some_and(|ordered| founders.len() >= quorum(ordered)) {
+        doubtful.extend(founders.iter().map(|&(ordinal, _)| ordinal));
+        doubtful.sort();
+    }
+    (!doubtful.is_empty()).then_some(WaitingOn::Volumes { ordinals: doubtful })
 }

@@ -172,6 +172,7 @@ fn fill(seen: &mut Observed, ordinal: usize, slot: &Slot) {
         linearizable: voice == Voice::Serves && !learner,
         applied_index: index,
         two_learners: true,
+        listed: Some(3),
         hash,
     };
     match voice {

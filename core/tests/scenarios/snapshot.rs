@@ -178,6 +178,7 @@ fn read_member(id: MemberId, words: &[&str], seen: &mut Observed) -> Result<()> 
         linearizable: true,
         applied_index: 5000,
         two_learners: true,
+        listed: Some(3),
         hash: Some(1),
     };
     let (mut silent, mut unlisted) = (false, false);

@@ -4,6 +4,7 @@ use etcd_operator_core::observed::{MemberId, Ordinal, Start};
 use etcd_operator_core::quorum::quorum;
 
 use super::consensus::{self, Network, Servers, Truth};
+use super::election;
 use super::{Change, Role, Server, Tick, added_id};
 
 /// How long peers must have been connected before a membership change is accepted: five seconds.
@@ -128,7 +129,7 @@ impl Call<'_> {
         if !there || !self.network.connects(at, heir) {
             return Err(Error::Timeout);
         }
-        if !consensus::wins(self.servers, self.network, heir, self.now, true) {
+        if !election::wins(self.servers, self.network, heir, self.now, true) {
             return Err(Error::Timeout);
         }
         Ok(())
