@@ -3,13 +3,19 @@
 //! Nothing in here waits, reads a clock, asks a server or rolls dice: what a function needs is among its
 //! arguments, and what should happen is its result. `core/clippy.toml` and `Cargo.toml` hold that line.
 //!
-//! A snapshot ([`observed`]) and a goal go in, a plan comes out ([`decide`], [`plan`]). Nothing carries the plans out
-//! yet; until then [`status`] says how little is done.
+//! What users wrote becomes an [`intent::Intent`] through [`validate::validate`]; nothing behind that reads the spec
+//! itself. A snapshot ([`observed`]) and a goal go in, a plan comes out ([`decide`], [`plan`]). Nothing carries the
+//! plans out yet; until then [`status`] says how little is done.
 
 pub mod api;
 pub mod decide;
+pub mod intent;
 pub mod names;
+pub mod notices;
 pub mod observed;
 pub mod plan;
 pub mod quorum;
+mod rules;
 pub mod status;
+pub mod validate;
+pub mod version;
