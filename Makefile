@@ -94,7 +94,7 @@ e2e: deps programs ## Run every e2e test on the testbed; RESUME=1 skips those th
 	$(programs)/e2e $(if $(RESUME),--resume) $(if $(SMOKE),--smoke)
 
 .PHONY: sim
-sim: ## Run the simulation for a long time
+sim: ## Run the simulation for a long time; SEEDS=N runs so many seeds
 	cargo run -q --locked --release -p etcd-operator-sim -- $(if $(SEEDS),--seeds $(SEEDS))
 
 .PHONY: bench

@@ -257,10 +257,12 @@ impl Observed {
         answer.is_some_and(|answer| answer.cluster != cluster)
     }
 
-    /// The cluster's identity: remembered, or seen now in a member that follows a leader or has done so before.
+    /// The cluster's identity: remembered, or seen now: in a list that was agreed upon, or in a member that follows a
+    /// leader or has done so before.
     pub fn formed(&self) -> Option<ClusterId> {
         let remembered = self.cluster.formed.as_ref().map(|formed| formed.id);
-        remembered.or_else(|| {
+        let agreed = self.etcd.members.known().map(|members| members.cluster);
+        remembered.or(agreed).or_else(|| {
             let mut answers = self.etcd.answers.values().filter_map(Seen::known);
             let follows = |answer: &&Answer| answer.leader.is_some() || answer.applied_index > MOST_FOUNDERS;
             answers.find(follows).map(|answer| answer.cluster)

@@ -10,10 +10,22 @@ use etcd_operator_core::observed::{MemberId, Members, Observed, Seen, Start};
 use etcd_operator_core::plan::{Action, Plan};
 use etcd_operator_core::quorum::quorum;
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 use snapshots::{anything, settled};
 
+/// The same cases every time; a longer look is taken with PROPTEST_CASES and PROPTEST_RNG_SEED.
+fn configuration() -> ProptestConfig {
+    let asked_for = ProptestConfig::default();
+    let rng_seed = match asked_for.rng_seed {
+        RngSeed::Random => RngSeed::Fixed(1),
+        fixed @ RngSeed::Fixed(_) => fixed,
+    };
+    let cases = asked_for.cases.max(1500);
+    ProptestConfig { cases, failure_persistence: None, rng_seed, ..asked_for }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 4000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(configuration())]
 
     #[test]
     fn the_same_snapshot_gives_the_same_plan((goal, seen) in anything()) {
