@@ -8,4 +8,6 @@
 
 pub mod api;
 pub mod names;
+pub mod order;
+pub mod start;
 pub mod status;
