@@ -7,6 +7,7 @@
 //! is wanted with what is there, and plans the next step, comes next.
 
 pub mod api;
+pub mod etcd_config;
 pub mod names;
 pub mod order;
 pub mod start;
