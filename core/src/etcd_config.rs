@@ -85,8 +85,9 @@ pub struct Place {
 /// How a member comes to be in its cluster.
 #[derive(Clone, Copy, Debug)]
 pub enum Birth<'a> {
-    /// It has a log and knows all it needs.
-    Known,
+    /// It has a log and knows all it needs. `compares`: all others serve, so it can compare its data with theirs
+    /// before it serves itself. Of those that are only starting, etcd would wait seven seconds for each.
+    Known { compares: bool },
     /// It was added to these members, of which it is one.
     Joins(&'a [Member]),
     /// It forms a cluster together with the others of the order.
@@ -158,7 +159,11 @@ pub fn arguments(
         vec![("name", place.name.clone()), ("data-dir", place.data_dir.clone())];
     flags.extend(urls(place));
     flags.extend(membership(config, place, birth));
-    flags.extend(version.flags());
+    let compares = match birth {
+        Birth::Known { compares } => compares,
+        Birth::Joins(_) | Birth::Founds(_) => true,
+    };
+    flags.extend(version.flags(compares));
     flags.extend(chosen(&config.options));
     for (name, value) in &config.options.extra_arguments {
         match flags.iter_mut().find(|(there, _)| there == name) {
@@ -205,7 +210,7 @@ fn membership(config: &MemberConfig, place: &Place, birth: Birth<'_>) -> [(&'sta
     let own = peer_url(&place.host);
     let (state, token, cluster) = match birth {
         // With a log etcd ignores these. Should the log vanish in this very moment, it can only fail.
-        Birth::Known => ("existing", config.cluster_uid.clone(), vec![(place.name.clone(), own)]),
+        Birth::Known { .. } => ("existing", config.cluster_uid.clone(), vec![(place.name.clone(), own)]),
         Birth::Joins(members) => {
             let named = members.iter().flat_map(|member| {
                 let name = match &member.name {
@@ -269,14 +274,16 @@ impl Version {
     }
 
     /// The checks for corrupt data are off by default in every version.
-    fn flags(self) -> Vec<(&'static str, String)> {
+    fn flags(self, compares: bool) -> Vec<(&'static str, String)> {
         if self >= Self(3, 6, 0) {
-            return vec![
-                ("feature-gates", "InitialCorruptCheck=true,CompactHashCheck=true".into()),
-                ("max-learners", MAX_LEARNERS.to_string()),
-            ];
+            let gates = if compares {
+                "InitialCorruptCheck=true,CompactHashCheck=true"
+            } else {
+                "CompactHashCheck=true"
+            };
+            return vec![("feature-gates", gates.into()), ("max-learners", MAX_LEARNERS.to_string())];
         }
-        let mut flags = vec![("experimental-initial-corrupt-check", "true".to_owned())];
+        let mut flags = vec![("experimental-initial-corrupt-check", compares.to_string())];
         if self >= Self(3, 5, 5) {
             flags.push(("experimental-compact-hash-check-enabled", "true".into()));
         }

@@ -211,7 +211,7 @@ fn muster(evidence: &Evidence, order: &BootstrapOrder) -> Option<Waiting> {
     };
     let first = there.iter().copied().chain([evidence.name.as_str()]).min_by_key(|name| Natural(name))?;
     (first != evidence.name && complete_for < FIRST_STARTER)
-        .then(|| Waiting::FirstStarter { name: first.to_owned() })
+        .then(|| Waiting::FirstStarter { first: first.to_owned() })
 }
 
 #[cfg(test)]

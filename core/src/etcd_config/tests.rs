@@ -87,9 +87,23 @@ fn who_joins_lists_every_member_and_itself_by_its_own_name() {
 
 #[test]
 fn a_restart_could_never_form_a_cluster() {
-    let text = rendered(&config("3.5.21"), Birth::Known);
+    let text = rendered(&config("3.5.21"), Birth::Known { compares: true });
     assert!(text.contains("--initial-cluster-state=existing"), "{text}");
     assert!(!text.contains("kv-0"), "{text}");
+}
+
+#[test]
+fn data_is_compared_only_with_members_that_serve() {
+    for (version, compared, not_compared) in [
+        ("3.5.21", "--experimental-initial-corrupt-check=true", "--experimental-initial-corrupt-check=false"),
+        ("3.6.16", "--feature-gates=InitialCorruptCheck=true,", "--feature-gates=CompactHashCheck=true\n"),
+    ] {
+        assert!(rendered(&config(version), Birth::Known { compares: true }).contains(compared), "{version}");
+        assert!(
+            rendered(&config(version), Birth::Known { compares: false }).contains(not_compared),
+            "{version}"
+        );
+    }
 }
 
 #[test]
@@ -105,7 +119,7 @@ fn options_become_flags() {
             .map(|(name, value)| (name.into(), value.into()))
             .into(),
     };
-    let text = rendered(&config, Birth::Known);
+    let text = rendered(&config, Birth::Known { compares: true });
     let own = text.split("--strict-reconfig-check=true\n").nth(1).expect("the rest");
     assert_eq!(
         own,
@@ -119,7 +133,8 @@ fn options_become_flags() {
 #[test]
 fn a_pod_of_the_newer_protocol_listens_on_it() {
     let place = Place { listen: Ipv6Addr::UNSPECIFIED.into(), ..place() };
-    let flags = arguments(&config("3.6.16"), &place, Birth::Known).expect("nothing is wrong with it");
+    let flags = arguments(&config("3.6.16"), &place, Birth::Known { compares: true })
+        .expect("nothing is wrong with it");
     assert!(flags.contains(&"--listen-peer-urls=http://[::]:2380".to_owned()), "{flags:?}");
 }
 
@@ -129,7 +144,8 @@ fn everything_that_is_wrong_is_told_at_once() {
     let extra = ["initial-cluster", "unsafe-no-fsync", "Max", "--metrics", "", "feature-gates", "log-level"];
     config.options.extra_arguments =
         extra.map(|name| (name.to_owned(), "CompactHashCheck=false".to_owned())).into();
-    let problems = arguments(&config, &place(), Birth::Known).expect_err("nearly all of it is wrong");
+    let problems =
+        arguments(&config, &place(), Birth::Known { compares: true }).expect_err("nearly all of it is wrong");
     let told: Vec<String> = problems.iter().map(Problem::to_string).collect();
     assert_eq!(
         told,

@@ -23,20 +23,6 @@ fn scenarios() {
 }
 
 #[test]
-fn a_reason_is_one_word_in_verdicts_and_in_reports() {
-    for waiting in [
-        Waiting::NotAMember,
-        Waiting::DataLost { member: "1".into() },
-        Waiting::Turn { before: vec![] },
-        Waiting::OrderUsed { nonce: "n".into() },
-    ] {
-        let report = serde_json::to_value(&waiting).expect("plain data");
-        assert_eq!(report["reason"], waiting.reason());
-        assert_eq!(serde_json::from_value::<Waiting>(report).expect("it was just written"), waiting);
-    }
-}
-
-#[test]
 fn members_are_read_as_etcd_writes_them() {
     let text = r#"[{"id":10501334649042878790,"peerURLs":["http://kv-0:2380"],"name":"kv-0","clientURLs":["http://kv-0:2379"]},
         {"id":1,"peerURLs":["http://kv-1:2380"],"isLearner":true}]"#;

@@ -29,6 +29,8 @@ pub enum Start {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "reason", rename_all_fields = "camelCase")]
 pub enum Waiting {
+    /// The agent has only just begun to look.
+    Looking,
     /// The members list this one as started, but its log is gone. It has to be replaced.
     DataLost {
         member: String,
@@ -69,7 +71,7 @@ pub enum Waiting {
     },
     /// The pods of the order are there; this one starts first.
     FirstStarter {
-        name: String,
+        first: String,
     },
 }
 
@@ -85,6 +87,7 @@ impl Waiting {
     /// The word for it, which is also its `reason` in a report.
     pub fn reason(&self) -> &'static str {
         match self {
+            Self::Looking => "Looking",
             Self::DataLost { .. } => "DataLost",
             Self::NeverPublished { .. } => "NeverPublished",
             Self::NotAMember => "NotAMember",
@@ -114,6 +117,7 @@ impl Refusal {
 impl fmt::Display for Waiting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Looking => f.write_str("to have looked around"),
             Self::DataLost { member } => {
                 write!(f, "the data of this member ({member}) is gone: it has to be replaced")
             }
@@ -140,7 +144,7 @@ impl fmt::Display for Waiting {
             Self::PeersMissing { missing } => {
                 write!(f, "pods of the order to come up: {}", missing.join(", "))
             }
-            Self::FirstStarter { name } => write!(f, "{name} to start first"),
+            Self::FirstStarter { first } => write!(f, "{first} to start first"),
         }
     }
 }
