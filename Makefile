@@ -19,6 +19,7 @@ SEEDS ?=
 programs := $(or $(CARGO_TARGET_DIR),target)/debug
 gofmt := find testbed -name '*.go' -print0 | xargs -0r gofmt
 crds := config/crd/crds.yaml
+api_reference := docs/api.md
 image := ghcr.io/etcd-k8s-operator/etcd-operator:dev
 kind_kubeconfig := target/kind.kubeconfig
 
@@ -76,6 +77,7 @@ verify: $(deny) ## Check without writing: format, lints, dependencies, generated
 	$(deny) --locked --log-level error check bans licenses sources
 	cargo build -q --locked --workspace
 	@generated=$$($(programs)/etcd-operator crds); diff -u $(crds) - <<<"$$generated" || { echo "$(crds) is stale: make fix" >&2; exit 1; }
+	@generated=$$($(programs)/etcd-operator api-reference); diff -u $(api_reference) - <<<"$$generated" || { echo "$(api_reference) is stale: make fix" >&2; exit 1; }
 	@unformatted=$$($(gofmt) -l); [ -z "$$unformatted" ] || { echo "not as gofmt wants it: $$unformatted" >&2; exit 1; }
 	cargo test -q --locked -p etcd-operator-tidy
 
@@ -84,6 +86,7 @@ fix: ## Write what verify would complain about: format, simple lints, generated 
 	cargo clippy -q --fix --allow-dirty --allow-staged --workspace --all-targets
 	cargo fmt --all
 	mkdir -p target && cargo build -q --workspace && $(programs)/etcd-operator crds > target/crds.yaml && mv target/crds.yaml $(crds)
+	$(programs)/etcd-operator api-reference > target/api.md && mv target/api.md $(api_reference)
 	$(gofmt) -w
 
 .PHONY: e2e

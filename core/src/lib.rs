@@ -3,13 +3,24 @@
 //! Nothing in here waits, reads a clock, asks a server or rolls dice: what a function needs is among its
 //! arguments, and what should happen is its result. `core/clippy.toml` and `Cargo.toml` hold that line.
 //!
-//! Today there is the API, a status that says how little is done with it, and the decision whether etcd may start
-//! in a pod. The engine that compares what is wanted with what is there, and plans the next step, comes next.
+//! What users wrote becomes an [`intent::Intent`] through [`validate::validate`]; nothing behind that reads the spec
+//! itself. A snapshot ([`observed`]) and a goal go in, a plan comes out ([`decide`], [`plan`]). Nothing carries the
+//! plans out yet; until then [`status`] says how little is done. In the pods, [`start`] decides whether etcd may
+//! start.
 
 pub mod agent;
 pub mod api;
+pub mod decide;
 pub mod etcd_config;
+pub mod intent;
 pub mod names;
+pub mod notices;
+pub mod observed;
 pub mod order;
+pub mod plan;
+pub mod quorum;
+mod rules;
 pub mod start;
 pub mod status;
+pub mod validate;
+pub mod version;

@@ -13,6 +13,7 @@ pub mod runner;
 pub mod suite;
 pub mod target;
 pub mod tools;
+pub mod turn;
 pub mod wait;
 pub mod workspace;
 

@@ -130,6 +130,8 @@ impl Session {
         }
         self.up = None;
         let bed = Testbed::up(wanted.clone()).await?;
+        // A run that was interrupted may have left some.
+        fault::undo_all(&bed).await?;
         image::ensure_etcd(plain::VERSION).await?;
         progress.step(format!("testbed: {} node(s), DNS profile {}", wanted.nodes, wanted.dns));
         self.up = Some((wanted.clone(), bed.clone()));

@@ -28,6 +28,8 @@ pub enum Target {
 /// A cluster that answers.
 pub struct Cluster {
     pub target: Target,
+    /// For people: which one it is.
+    pub title: String,
     pub client: Client,
     pub kubectl: Kubectl,
     /// Only of [`Target::Testbed`].
@@ -48,9 +50,10 @@ impl Target {
                 Cluster::of_testbed(bed).await
             }
             Self::Current => {
-                let client = connect(None).await?;
+                let (client, title) = connect(None).await?;
                 Ok(Cluster {
                     target: self,
+                    title,
                     client,
                     kubectl: Kubectl::new(users_kubectl(), None),
                     testbed: None,
@@ -65,6 +68,7 @@ impl Cluster {
     pub async fn of_testbed(bed: Testbed) -> Result<Self> {
         Ok(Self {
             target: Target::Testbed,
+            title: "the testbed".into(),
             client: bed.client().await?,
             kubectl: Kubectl::new(bed.kubectl(), Some(bed.kubeconfig())),
             testbed: Some(bed),
@@ -94,9 +98,10 @@ async fn open_kind() -> Result<Cluster> {
     } else {
         kind(&["create", "cluster", "--name", KIND_CLUSTER, "--kubeconfig", &path, "--wait", "120s"]).await?;
     }
-    let client = connect(Some(&kubeconfig)).await?;
+    let (client, title) = connect(Some(&kubeconfig)).await?;
     Ok(Cluster {
         target: Target::Kind,
+        title,
         client,
         kubectl: Kubectl::new(users_kubectl(), Some(kubeconfig)),
         testbed: None,
@@ -119,7 +124,7 @@ async fn succeeds(program: &str, arguments: &[&str]) -> bool {
 }
 
 /// Never in-cluster configuration, which `kube`'s own default would fall back to.
-async fn connect(kubeconfig: Option<&PathBuf>) -> Result<Client> {
+async fn connect(kubeconfig: Option<&PathBuf>) -> Result<(Client, String)> {
     let read = match kubeconfig {
         Some(path) => Kubeconfig::read_from(path),
         None => Kubeconfig::read(),
@@ -129,19 +134,18 @@ async fn connect(kubeconfig: Option<&PathBuf>) -> Result<Client> {
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
         .await
         .with_context(|| format!("the kubeconfig context {context:?} is not usable"))?;
-    let address = config.cluster_url.clone();
+    let title = format!("context {context:?} at {}", config.cluster_url);
     let client = Client::try_from(config)?;
-    client
-        .apiserver_version()
-        .await
-        .with_context(|| format!("context {context:?}: {address} does not answer as a Kubernetes API"))?;
-    Ok(client)
+    let version = client.apiserver_version().await;
+    version.with_context(|| format!("{title} does not answer as a Kubernetes API"))?;
+    Ok((client, title))
 }
 
-/// The user's own, else the one that was built for the testbed.
+/// The user's own, else one that was built for the testbed.
 fn users_kubectl() -> PathBuf {
-    let in_path = std::env::var_os("PATH").and_then(|path| {
-        std::env::split_paths(&path).map(|dir| dir.join("kubectl")).find(|program| program.is_file())
-    });
-    in_path.unwrap_or_else(|| PathBuf::from("kubectl"))
+    let search = std::env::var_os("PATH").unwrap_or_default();
+    let built = std::fs::read_dir(testbed::cache::programs()).into_iter().flatten().flatten();
+    let directories = std::env::split_paths(&search).chain(built.map(|entry| entry.path()));
+    let mut programs = directories.map(|directory| directory.join("kubectl"));
+    programs.find(|program| program.is_file()).unwrap_or_else(|| PathBuf::from("kubectl"))
 }

@@ -1,25 +1,28 @@
-//! Watches EtcdClusters and keeps their status true.
+//! Watches the objects of our kinds and keeps their status true.
 
+use std::fmt::Debug;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use etcd_operator_core::api::{EtcdCluster, EtcdClusterStatus};
 use etcd_operator_core::{names, status};
 use futures::{FutureExt, StreamExt};
 use jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
+use kube::core::NamespaceResourceScope;
 use kube::runtime::controller::{self, Action};
 use kube::runtime::{Controller, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::http::Ready;
 use crate::telemetry::chain;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("cannot write the status of {cluster}")]
-    WriteStatus { cluster: String, source: kube::Error },
+    #[error("cannot write the status of {object}")]
+    WriteStatus { object: String, source: kube::Error },
 }
 
 /// When a failed round is worth another try.
@@ -55,14 +58,54 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// Runs rounds until `stop` comes, and marks us ready when all clusters are known.
 pub async fn run(client: Client, ready: Ready, stop: impl Future<Output = ()> + Send + 'static) {
-    let stop = stop.shared();
-    let controller = Controller::new(Api::<EtcdCluster>::all(client.clone()), watcher::Config::default())
+    let stop = stop.boxed().shared();
+    futures::join!(
+        keep_true(client.clone(), ready, stop.clone(), status::of_cluster),
+        keep_true(client.clone(), Ready::default(), stop.clone(), status::of_backup),
+        keep_true(client, Ready::default(), stop, status::of_restore),
+    );
+}
+
+/// A kind of ours.
+trait Kind:
+    Resource<DynamicType = (), Scope = NamespaceResourceScope>
+    + Clone
+    + Debug
+    + DeserializeOwned
+    + Send
+    + Sync
+    + 'static
+{
+}
+
+impl<K> Kind for K where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + Debug
+        + DeserializeOwned
+        + Send
+        + Sync
+        + 'static
+{
+}
+
+/// The status to write, or nothing when the one that is there already says the same.
+type NextStatus<K, S> = fn(&K, Timestamp) -> Option<S>;
+
+/// Writes what `next` says about every object of one kind.
+async fn keep_true<K: Kind, S: Serialize + Send + Sync + 'static>(
+    client: Client,
+    ready: Ready,
+    stop: impl Future<Output = ()> + Clone + Send + Sync + 'static,
+    next: NextStatus<K, S>,
+) {
+    let controller = Controller::new(Api::<K>::all(client.clone()), watcher::Config::default())
         .graceful_shutdown_on(stop.clone());
-    let clusters = controller.store();
+    let objects = controller.store();
     let announce = async {
-        if clusters.wait_until_ready().await.is_ok() {
+        if objects.wait_until_ready().await.is_ok() {
             ready.set();
-            tracing::info!(clusters = clusters.len(), "watching clusters");
+            tracing::info!(object_kind = %K::kind(&()), objects = objects.len(), "watching");
         }
         std::future::pending().await
     };
@@ -71,10 +114,12 @@ pub async fn run(client: Client, ready: Ready, stop: impl Future<Output = ()> + 
         stop.await;
         if ready.get() {
             tokio::time::sleep(GRACE).await;
-            tracing::warn!("stopped before every round had ended");
+            tracing::warn!(object_kind = %K::kind(&()), "stopped before every round had ended");
         }
     };
-    let rounds = controller.run(round, try_again, Arc::new(client)).for_each(async |result| tell(result));
+    let rounds = controller
+        .run(move |object, client| round(object, client, next), try_again, Arc::new(client))
+        .for_each(async |result| tell(result));
     tokio::select! {
         () = rounds => {}
         () = give_up => {}
@@ -82,44 +127,40 @@ pub async fn run(client: Client, ready: Ready, stop: impl Future<Output = ()> + 
     }
 }
 
-/// One look at one cluster.
-async fn round(cluster: Arc<EtcdCluster>, client: Arc<Client>) -> Result<Action, Error> {
-    if let Some(next) = status::update(&cluster, Timestamp::now()) {
-        write_status(&client, &cluster, &next).await?;
-        tracing::info!(
-            cluster = full_name(&cluster),
-            generation = cluster.metadata.generation,
-            phase = next.phase.map(tracing::field::debug),
-            "wrote status"
-        );
+/// One look at one object.
+async fn round<K: Kind, S: Serialize + Send + Sync>(
+    object: Arc<K>,
+    client: Arc<Client>,
+    next: NextStatus<K, S>,
+) -> Result<Action, Error> {
+    if let Some(status) = next(&object, Timestamp::now()) {
+        write_status(&client, &*object, &status).await?;
+        let generation = object.meta().generation;
+        tracing::info!(object = full_name(&*object), generation, "wrote status");
     }
     Ok(Action::await_change())
 }
 
-async fn write_status(
+async fn write_status<K: Kind>(
     client: &Client,
-    cluster: &EtcdCluster,
-    status: &EtcdClusterStatus,
+    object: &K,
+    status: &(impl Serialize + Sync),
 ) -> Result<(), Error> {
-    let clusters: Api<EtcdCluster> =
-        Api::namespaced(client.clone(), &cluster.namespace().unwrap_or_default());
-    let object = serde_json::json!({
-        "apiVersion": EtcdCluster::api_version(&()),
-        "kind": EtcdCluster::kind(&()),
+    let objects: Api<K> = Api::namespaced(client.clone(), &object.namespace().unwrap_or_default());
+    let patch = serde_json::json!({
+        "apiVersion": K::api_version(&()),
+        "kind": K::kind(&()),
         "status": status,
     });
-    clusters
-        .patch_status(
-            &cluster.name_any(),
-            &PatchParams::apply(names::FIELD_MANAGER).force(),
-            &Patch::Apply(object),
-        )
+    let parameters = PatchParams::apply(names::FIELD_MANAGER).force();
+    objects
+        .patch_status(&object.name_any(), &parameters, &Patch::Apply(patch))
         .await
         .map(|_| ())
-        .map_err(|source| Error::WriteStatus { cluster: full_name(cluster), source })
+        .map_err(|source| Error::WriteStatus { object: full_name(object), source })
 }
 
-fn try_again(_: Arc<EtcdCluster>, error: &Error, _: Arc<Client>) -> Action {
+fn try_again<K>(_: Arc<K>, error: &Error, _: Arc<Client>) -> Action {
     match error.retry() {
         Retry::Soon => Action::requeue(Duration::from_secs(1)),
         Retry::Backoff => Action::requeue(Duration::from_secs(15)),
@@ -137,11 +178,11 @@ fn tell<T>(result: Result<T, controller::Error<Error, watcher::Error>>) {
                 tracing::debug!(kind = error.kind(), error = %chain(&error), "a round was overtaken");
             }
         },
-        Err(controller::Error::ObjectNotFound(cluster)) => {
-            tracing::debug!(%cluster, "a cluster went before its round");
+        Err(controller::Error::ObjectNotFound(object)) => {
+            tracing::debug!(%object, "an object went before its round");
         }
         Err(controller::Error::QueueError(error)) => {
-            tracing::warn!(error = %chain(&error), "cannot watch clusters: are the CRDs installed and may we read them?");
+            tracing::warn!(error = %chain(&error), "cannot watch: are the CRDs installed and may we read them?");
         }
         Err(controller::Error::RunnerError(error)) => {
             tracing::warn!(error = %chain(&error), "the queue of rounds failed");
@@ -149,8 +190,8 @@ fn tell<T>(result: Result<T, controller::Error<Error, watcher::Error>>) {
     }
 }
 
-fn full_name(cluster: &EtcdCluster) -> String {
-    format!("{}/{}", cluster.namespace().unwrap_or_default(), cluster.name_any())
+fn full_name<K: Kind>(object: &K) -> String {
+    format!("{} {}/{}", K::kind(&()), object.namespace().unwrap_or_default(), object.name_any())
 }
 
 #[cfg(test)]
@@ -161,16 +202,16 @@ mod tests {
 
     fn answered(code: u16) -> Error {
         let answer = Status { code, ..Status::default() };
-        Error::WriteStatus { cluster: "ns/kv".into(), source: kube::Error::Api(answer.boxed()) }
+        Error::WriteStatus { object: "EtcdCluster ns/kv".into(), source: kube::Error::Api(answer.boxed()) }
     }
 
     #[test]
-    fn a_cluster_that_went_away_is_not_tried_again() {
+    fn an_object_that_went_away_is_not_tried_again() {
         assert_eq!(answered(404).retry(), Retry::OnChange);
     }
 
     #[tokio::test]
-    async fn a_stop_is_heeded_although_the_clusters_were_never_listed() {
+    async fn a_stop_is_heeded_although_nothing_was_ever_listed() {
         let nobody = "http://127.0.0.1:1".parse().expect("an address");
         let client = Client::try_from(kube::Config::new(nobody)).expect("a client");
         let ready = Ready::default();

@@ -1,8 +1,6 @@
 //! The CustomResourceDefinitions as YAML; `config/crd/crds.yaml` is this text.
 
-use etcd_operator_core::api::EtcdCluster;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::CustomResourceExt;
+use etcd_operator_core::api;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -10,13 +8,9 @@ pub enum Error {
     Render(#[source] serde_saphyr::ser_error::Error),
 }
 
-pub fn all() -> Vec<CustomResourceDefinition> {
-    vec![EtcdCluster::crd()]
-}
-
 pub fn yaml() -> Result<String, Error> {
-    let mut text = String::from("# Generated from core/src/api.rs by `make fix`.\n");
-    for crd in all() {
+    let mut text = String::from("# Generated from core/src/api by `make fix`.\n");
+    for crd in api::definitions() {
         text.push_str("---\n");
         text.push_str(&serde_saphyr::to_string(&crd).map_err(Error::Render)?);
     }

@@ -2,6 +2,7 @@
 //!
 //! No choice is made in here that the core could make.
 
+pub mod api_reference;
 pub mod controller;
 pub mod crds;
 pub mod http;

@@ -2,7 +2,8 @@
 //!
 //! Levels: info = something changed; debug = why nothing was done; warn = degraded, will be tried again;
 //! error = somebody has to look. Messages are constant text and values are fields, one name per meaning:
-//! `cluster` (namespace/name), `generation`, `phase`, `address`, `version`, `error`, `kind`.
+//! `object` (kind, namespace and name), `objects` (how many) and `object_kind`, `generation`, `address`,
+//! `version`, `error` and its `kind`.
 
 use std::fmt;
 use std::io::IsTerminal;
@@ -21,7 +22,8 @@ pub enum Error {
 /// What is logged unless somebody asks for more. kube's own spans would repeat what our fields say.
 pub const DEFAULT_FILTER: &str = "info,kube_runtime=warn";
 
-/// Logs to standard error from now on. The filter is in the language of `RUST_LOG`, such as `info,kube=debug`.
+/// Logs to standard error from now on. The filter is in the language of `RUST_LOG`, such as
+/// `info,kube=debug`.
 pub fn start(filter: &str) -> Result<(), Error> {
     use tracing_subscriber::util::SubscriberInitExt;
 

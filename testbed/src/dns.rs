@@ -1,6 +1,7 @@
 //! Cluster DNS: CoreDNS on the machine, behind the Service that pods expect.
 
 use std::net::Ipv4Addr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -43,6 +44,7 @@ impl std::fmt::Display for DnsProfile {
 pub async fn start(layout: &Layout, programs: &Programs, profile: DnsProfile) -> Result<()> {
     let path = layout.dir().join("Corefile");
     std::fs::write(&path, corefile(layout, profile)).context("cannot write the Corefile")?;
+    std::fs::write(every_name(layout), ".\n").context("cannot write the names that do not exist")?;
     Daemon::new("coredns", &programs.coredns)
         .argument("-conf")
         .argument(path.display().to_string())
@@ -51,6 +53,7 @@ pub async fn start(layout: &Layout, programs: &Programs, profile: DnsProfile) ->
     Ok(())
 }
 
+/// The cluster's names, and for everything else the answer that a network without an outside has: no such name.
 fn corefile(layout: &Layout, profile: DnsProfile) -> String {
     let reverse = match profile {
         DnsProfile::Fast | DnsProfile::Field => " in-addr.arpa",
@@ -62,13 +65,20 @@ fn corefile(layout: &Layout, profile: DnsProfile) -> String {
             (30, "    cache 30 {\n        success 9984 30\n        denial 9984 30\n    }\n")
         }
     };
-    let (denied, kubeconfig) = (layout.denied_names(), layout.kubeconfig());
+    let (denied, others) = (layout.denied_names(), every_name(layout));
     format!(
-        ".:53 {{\n    bind {HOST_ADDRESS}\n    errors\n    ready {HOST_ADDRESS}:8181\n{cache}    \
-         denied {}\n    kubernetes {CLUSTER_DOMAIN}{reverse} {{\n        kubeconfig {}\n        ttl {ttl}\n    }}\n}}\n",
+        "{CLUSTER_DOMAIN}{reverse} {{\n    bind {HOST_ADDRESS}\n    errors\n    ready {HOST_ADDRESS}:8181\n{cache}    \
+         denied {}\n    kubernetes {CLUSTER_DOMAIN}{reverse} {{\n        kubeconfig {}\n        ttl {ttl}\n    }}\n}}\n\
+         . {{\n    bind {HOST_ADDRESS}\n    errors\n{cache}    denied {}\n}}\n",
         denied.display(),
-        kubeconfig.display()
+        layout.kubeconfig().display(),
+        others.display()
     )
+}
+
+/// A list of names that do not exist, with every name on it.
+fn every_name(layout: &Layout) -> PathBuf {
+    layout.dir().join("dns-every-name")
 }
 
 /// The Service at the address that pods are told, and the process on the machine behind it.

@@ -8,7 +8,8 @@ use e2e::FIELD_MANAGER;
 use e2e::bench::{Machine, Report, Row};
 use e2e::plain::{Plain, VERSION};
 use e2e::progress::Progress;
-use e2e::workspace;
+use e2e::turn::Turn;
+use e2e::{wait, workspace};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, Client};
@@ -17,6 +18,7 @@ use testbed::cluster::{Config, DnsProfile, Testbed};
 use testbed::image;
 
 const NAMESPACE: &str = "bench";
+const NAME: &str = "plain";
 const SIZES: [usize; 2] = [1, 3];
 const LIMIT: Duration = Duration::from_secs(120);
 
@@ -34,6 +36,7 @@ struct Arguments {
 #[tokio::main]
 async fn main() -> Result<()> {
     let arguments = Arguments::parse();
+    let _turn = Turn::take()?;
     let progress = Progress::start();
     let (bed, found_up) = match Testbed::attach() {
         Ok(bed) => (bed, true),
@@ -59,6 +62,8 @@ async fn measure_all(client: &Client, runs: u8, progress: Progress) -> Result<Ve
         .patch(NAMESPACE, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(&namespace))
         .await
         .with_context(|| format!("cannot create namespace {NAMESPACE}"))?;
+    // An interrupted benchmark may have left one, which would be there at once.
+    Plain::new(NAMESPACE, NAME, 0).delete(client, LIMIT).await?;
     let mut rows = Vec::new();
     for size in SIZES {
         let name = format!("create {size}");
@@ -73,12 +78,13 @@ async fn measure_all(client: &Client, runs: u8, progress: Progress) -> Result<Ve
         rows.push(Row::plain(&name, &times)?);
     }
     namespaces.delete(NAMESPACE, &DeleteParams::background()).await.context("cannot delete the namespace")?;
+    wait::gone(namespaces, NAMESPACE, "the namespace is gone", LIMIT).await?;
     Ok(rows)
 }
 
 /// From the first write to the API until each member has served a linearizable read.
 async fn create(client: &Client, size: usize) -> Result<Duration> {
-    let etcd = Plain::new(NAMESPACE, "plain", size);
+    let etcd = Plain::new(NAMESPACE, NAME, size);
     let began = Instant::now();
     etcd.apply(client).await?;
     let served = etcd.serving(client, LIMIT, |_| {}).await.map(|_| began.elapsed());

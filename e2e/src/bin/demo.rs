@@ -1,5 +1,6 @@
 //! Shows a three-member etcd on a real Kubernetes, from nothing.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -30,7 +31,7 @@ async fn main() -> Result<()> {
     let progress = Progress::start();
     let cluster = arguments.target.open().await?;
     let version = cluster.client.apiserver_version().await.context("the cluster does not answer")?;
-    progress.step(format!("Kubernetes {} answers", version.git_version));
+    progress.step(format!("Kubernetes {}: {}", version.git_version, cluster.title));
 
     let etcd = Plain::new(NAMESPACE, "etcd", 3);
     create_namespace(&cluster).await?;
@@ -75,7 +76,9 @@ fn next_steps(cluster: &Cluster) -> String {
     if let Some(kubeconfig) = cluster.kubectl.kubeconfig() {
         lines.push(format!("  export KUBECONFIG={}", kubeconfig.display()));
     }
-    if let Some(directory) = cluster.kubectl.program().parent().filter(|dir| !dir.as_os_str().is_empty()) {
+    let search = std::env::var_os("PATH").unwrap_or_default();
+    let unknown = |directory: &&Path| !std::env::split_paths(&search).any(|known| known == **directory);
+    if let Some(directory) = cluster.kubectl.program().parent().filter(unknown) {
         lines.push(format!("  export PATH={}:$PATH", directory.display()));
     }
     lines.push(format!("  kubectl -n {NAMESPACE} get pods -o wide"));

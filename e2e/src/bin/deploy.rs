@@ -38,6 +38,7 @@ async fn main() -> Result<()> {
     let config = workspace::root().join("config");
     ensure!(config.is_dir(), "no {}: run this from the project's tree", config.display());
     let cluster = arguments.target.open().await?;
+    progress.step(&cluster.title);
     if arguments.crds_only {
         apply(&cluster, &["-f", &shown(&config.join("crd"))]).await?;
         progress.step("CRDs installed");

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Parser;
+use e2e::turn::Turn;
 use e2e::{runner, suite};
 use testbed::cluster::Testbed;
 
@@ -30,6 +31,7 @@ fn main() -> Result<ExitCode> {
     options.harness.test_threads = Some(1);
     let mut tests = suite::all();
     tests.retain(|test| test.smoke || !options.smoke);
+    let _turn = if options.harness.list { None } else { Some(Turn::take()?) };
     let found_up = Testbed::attach().is_ok();
     let conclusion = libtest_mimic::run(&options.harness, runner::trials(tests, options.resume)?);
     if !(options.harness.list || options.keep || found_up) {

@@ -46,7 +46,7 @@ pub async fn reverse_answers(context: &Context) -> Result<()> {
 pub async fn reverse_is_silent(context: &Context) -> Result<()> {
     let (tools, address) = tools_and_member(context).await?;
     let answer = tools.look_up_address(address).await?;
-    ensure!(!answer.is_found(), "{address} has a name: {answer:?}");
+    ensure!(answer == Answer::Nothing, "{address} must have no name: {answer:?}");
     let forward = format!("etcd-0.etcd.{}.svc.cluster.local", context.namespace);
     ensure!(tools.look_up(&forward).await?.is_found(), "{forward} must have an address");
     Ok(())

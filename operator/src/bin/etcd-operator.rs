@@ -1,4 +1,4 @@
-//! Runs the operator, or prints the CustomResourceDefinitions.
+//! Runs the operator, or prints the CustomResourceDefinitions and their reference.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
-use etcd_operator::{controller, crds, http, telemetry};
+use etcd_operator::{api_reference, controller, crds, http, telemetry};
 use futures::FutureExt;
 use kube::{Client, Config};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -21,6 +21,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Print the reference of the API as Markdown
+    ApiReference,
     /// Print the CustomResourceDefinitions as YAML
     Crds,
     /// Watch EtcdClusters and keep their status true
@@ -40,7 +42,8 @@ struct Run {
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
-        Command::Crds => print_crds(),
+        Command::ApiReference => print(&api_reference::markdown()),
+        Command::Crds => crds::yaml().map_err(Into::into).and_then(|yaml| print(&yaml)),
         Command::Run(options) => run(options),
     };
     match result {
@@ -52,8 +55,8 @@ fn main() -> ExitCode {
     }
 }
 
-fn print_crds() -> Result<()> {
-    std::io::stdout().write_all(crds::yaml()?.as_bytes()).context("cannot print")
+fn print(text: &str) -> Result<()> {
+    std::io::stdout().write_all(text.as_bytes()).context("cannot print")
 }
 
 // One thread is enough: a round waits far more than it computes.

@@ -1,0 +1,130 @@
+//! From what is wanted and what is seen to what is done next.
+//!
+//! The concerns come in a fixed order, and the first that has something to do speaks. Nothing is remembered
+//! between two rounds but what Kubernetes and etcd hold.
+
+mod bootstrap;
+mod delete;
+mod membership;
+mod step;
+mod stop;
+
+use crate::observed::{Members, Observed, Ordinal, Seen};
+use crate::plan::{Action, Plan, Refusal, WaitingOn};
+
+/// What is wanted, as far as members and volumes go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Goal {
+    /// How many members; 0 stops the cluster.
+    pub size: u8,
+    pub paused: bool,
+    pub on_stop: OnStop,
+    pub on_delete: OnDelete,
+}
+
+/// What becomes of the volumes when the cluster is stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnStop {
+    /// The last member's volume stays.
+    Retain,
+    /// All stay, and all members start again as they were.
+    RetainAll,
+    Delete,
+}
+
+/// What becomes of the volumes when the cluster is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnDelete {
+    Retain,
+    Delete,
+}
+
+/// The next step. The same snapshot gives the same plan, and a settled world an empty one.
+pub fn decide(goal: &Goal, seen: &Observed) -> Plan {
+    if seen.cluster.deleting {
+        return delete::plan(goal, seen);
+    }
+    if goal.paused {
+        return Plan::wait(WaitingOn::Unpause);
+    }
+    if !seen.cluster.finalizer {
+        return Plan::act(Action::AddFinalizer);
+    }
+    if let Some(refusal) = foreign_volumes(seen) {
+        return Plan::refuse(refusal);
+    }
+    let formed = seen.formed();
+    if let Some(cluster) = formed.filter(|_| seen.cluster.formed.is_none()) {
+        return Plan::act(Action::RecordFormed { cluster });
+    }
+    if formed.is_none() && !seen.claims_tell_of_members() {
+        return bootstrap::plan(goal, seen);
+    }
+    if let Some(ending) = bootstrap::end_of_order(goal, seen) {
+        return ending;
+    }
+    match goal.size {
+        0 => stop::plan(goal, seen),
+        size => membership::plan(size, seen),
+    }
+}
+
+fn foreign_volumes(seen: &Observed) -> Option<Refusal> {
+    let foreign = seen.claims.iter().filter(|(_, claim)| claim.cluster_uid != seen.cluster.uid);
+    let ordinals: Vec<Ordinal> = foreign.clone().map(|(&ordinal, _)| ordinal).collect();
+    let cluster_uid = foreign.map(|(_, claim)| claim.cluster_uid.clone()).next()?;
+    Some(Refusal::ForeignVolumes { ordinals, cluster_uid })
+}
+
+/// The members, if they answer and all of them are ours.
+fn our_members(seen: &Observed) -> Result<&Members, Unusable> {
+    let members = match &seen.etcd.members {
+        Seen::Known(members) => members,
+        Seen::Unknown(reason) => return Err(Unusable::Unknown(reason.clone())),
+    };
+    if let Some(expected) = seen.formed()
+        && expected != members.cluster
+    {
+        return Err(Unusable::Foreign(Refusal::ForeignCluster { expected, found: members.cluster }));
+    }
+    let stranger = members.list.iter().find(|(_, member)| member.ordinal.is_none());
+    match stranger {
+        Some((&member, _)) => Err(Unusable::Foreign(Refusal::UnknownMember { member })),
+        None => Ok(members),
+    }
+}
+
+/// Why nothing can be decided about the members.
+enum Unusable {
+    Unknown(String),
+    Foreign(Refusal),
+}
+
+/// Sets the number of pods, unless it is so already.
+fn set_replicas(seen: &Observed, replicas: u8) -> Plan {
+    match &seen.set {
+        Some(set) if set.replicas == replicas => Plan::default(),
+        Some(_) | None => Plan::act(Action::SetReplicas { replicas }),
+    }
+}
+
+/// Deletes the claims of these ordinals that are there and not going already, and waits for them to go.
+fn delete_claims(seen: &Observed, which: impl Fn(Ordinal) -> bool) -> Plan {
+    let mut plan = Plan::default();
+    let mut going = Vec::new();
+    for (&ordinal, claim) in seen.claims.iter().filter(|(ordinal, _)| which(**ordinal)) {
+        if !claim.terminating {
+            plan.actions.push(Action::DeleteClaim { ordinal, uid: claim.uid.clone() });
+        }
+        going.push(ordinal);
+    }
+    if !going.is_empty() {
+        plan.waiting.push(WaitingOn::ClaimsGone { ordinals: going });
+    }
+    plan
+}
+
+fn pods_gone(seen: &Observed) -> Plan {
+    let ordinals: Vec<Ordinal> = seen.pods.keys().copied().collect();
+    if ordinals.is_empty() { Plan::default() } else { Plan::wait(WaitingOn::PodsGone { ordinals }) }
+}

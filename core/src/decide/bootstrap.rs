@@ -1,0 +1,102 @@
+//! From nothing to a formed cluster: one order, all pods at once. A cluster that never formed can still be
+//! given another size; where that is not certain, it is waited for.
+
+use super::{Goal, delete_claims, pods_gone, set_replicas};
+use crate::observed::{Observed, Order, Ordinal, Process, Seen, Start};
+use crate::plan::{Action, Plan, WaitingOn};
+use crate::quorum::quorum;
+
+/// How long after the formation a member of the bootstrap order may take to publish itself.
+const ORDER_LASTS_SECONDS: i64 = 60;
+
+pub fn plan(goal: &Goal, seen: &Observed) -> Plan {
+    let Some(order) = &seen.order else { return without_order(goal, seen) };
+    let uid = order.uid.clone();
+    let clean = seen.replicas() == 0 && seen.pods.is_empty() && seen.claims.is_empty();
+    let unwanted = order.size != goal.size && has_not_formed_yet(order, seen);
+    if unwanted || !order.armed && !clean {
+        return Plan::act(Action::DeleteOrder { uid });
+    }
+    if !order.armed {
+        return Plan::act(Action::ArmOrder { uid });
+    }
+    let started = |ordinal: &Ordinal| seen.pods.get(ordinal).is_some_and(|pod| pod.etcd == Process::Started);
+    let missing: Vec<Ordinal> = Ordinal::below(order.size).filter(|ordinal| !started(ordinal)).collect();
+    set_replicas(seen, order.size).then(Plan::wait(WaitingOn::Formation { missing }))
+}
+
+/// The order of a formed cluster has done its work when every member has published itself, or has had time to; when
+/// those that have not wait for something else; and when the membership is to change, which it must not outlive. Who
+/// has not come by then is replaced.
+pub fn end_of_order(goal: &Goal, seen: &Observed) -> Option<Plan> {
+    let order = seen.order.as_ref()?;
+    let delete = Plan::act(Action::DeleteOrder { uid: order.uid.clone() });
+    if !order.armed {
+        return Some(delete);
+    }
+    let formed = seen.cluster.formed.as_ref()?;
+    let over = seen.now.as_second() - formed.since.as_second() >= ORDER_LASTS_SECONDS;
+    let waits = |ordinal: Ordinal| seen.pods.get(&ordinal).is_some_and(|pod| pod.etcd == Process::Waiting);
+    let done = seen.etcd.members.known().is_some_and(|members| {
+        let mut list = members.list.values();
+        let nobody_comes =
+            list.all(|member| member.start == Start::Published || member.ordinal.is_some_and(waits));
+        nobody_comes || members.list.len() != usize::from(goal.size)
+    });
+    (over || done).then_some(delete)
+}
+
+/// Only worth a try: if it forms all the same, its members go on without the order.
+fn has_not_formed_yet(order: &Order, seen: &Observed) -> bool {
+    let started = Ordinal::below(order.size).filter(|ordinal| match seen.pods.get(ordinal) {
+        Some(pod) => matches!(pod.etcd, Process::Started | Process::Failing(_) | Process::DataLost),
+        None => seen.claims.get(ordinal).is_some_and(|claim| claim.bound),
+    });
+    started.count() < quorum(usize::from(order.size))
+}
+
+/// Without an order nobody begins to form a cluster, but somebody may have done so before. What is left is removed
+/// when every volume has been looked into and too few were used for a quorum; pods are brought back for that. Volumes
+/// go before pods: a volume that is going says that the verdict was passed.
+fn without_order(goal: &Goal, seen: &Observed) -> Plan {
+    if seen.claims.values().all(|claim| claim.terminating) {
+        return match set_replicas_to_none(seen).then(pods_gone(seen)).then(delete_claims(seen, |_| true)) {
+            leftovers if !leftovers.is_settled() => leftovers,
+            _ if goal.size == 0 => Plan::default(),
+            _ => Plan::act(Action::CreateOrder { size: goal.size }),
+        };
+    }
+    if seen.replicas() < seen.span() {
+        return set_replicas(seen, seen.span());
+    }
+    match against_giving_up(seen) {
+        Some(waiting) => Plan::wait(waiting),
+        None => delete_claims(seen, |_| true),
+    }
+}
+
+fn set_replicas_to_none(seen: &Observed) -> Plan {
+    if seen.replicas() == 0 { Plan::default() } else { set_replicas(seen, 0) }
+}
+
+/// An agent tells that its volume is empty; an etcd tells that it never followed a leader, and how many others it
+/// waits for. Nobody else knows.
+fn against_giving_up(seen: &Observed) -> Option<WaitingOn> {
+    let mut doubtful = Vec::new();
+    let mut founders = Vec::new();
+    for &ordinal in seen.claims.iter().filter(|(_, claim)| claim.bound).map(|(ordinal, _)| ordinal) {
+        let answer = seen.etcd.answers.get(&ordinal).and_then(Seen::known);
+        let pod = seen.pods.get(&ordinal).filter(|pod| !pod.terminating);
+        match (pod.map(|pod| &pod.etcd), answer.and_then(|answer| answer.listed)) {
+            (Some(Process::Waiting), _) => {}
+            (_, Some(listed)) => founders.push((ordinal, listed)),
+            (_, None) => doubtful.push(ordinal),
+        }
+    }
+    let ordered = founders.iter().map(|&(_, listed)| usize::from(listed)).min();
+    if ordered.is_some_and(|ordered| founders.len() >= quorum(ordered)) {
+        doubtful.extend(founders.iter().map(|&(ordinal, _)| ordinal));
+        doubtful.sort();
+    }
+    (!doubtful.is_empty()).then_some(WaitingOn::Volumes { ordinals: doubtful })
+}

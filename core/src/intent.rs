@@ -1,0 +1,288 @@
+//! What a cluster should be like: the checked form of an EtcdCluster, made by [`crate::validate::validate`]
+//! alone.
+//!
+//! Defaults are filled in, ways to say the same thing have become one, and what cannot be asked for cannot be
+//! expressed. What has no effect in this version is not in here; [`crate::notices`] tells users about it.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{
+    PersistentVolumeClaimSpec, ResourceRequirements, VolumeResourceRequirements,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Amount;
+
+use crate::api::{self, DeletePolicy, DisruptionBudget, EtcdCluster, PodTemplate, Quantity, StopPolicy};
+use crate::rules::options::{DEFAULT_ELECTION_MILLISECONDS, DEFAULT_HEARTBEAT_MILLISECONDS};
+use crate::version::Version;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Intent {
+    pub name: String,
+    pub namespace: String,
+    /// Told apart by this from an earlier cluster of the same name.
+    pub uid: String,
+    /// 0 to 9.
+    pub size: u8,
+    pub version: Version,
+    pub repository: String,
+    pub paused: bool,
+    pub storage: Storage,
+    pub resources: ResourceRequirements,
+    pub options: Options,
+    pub pod_template: PodTemplate,
+    pub disruption_budget: bool,
+    /// The Service for clients outside, if there should be one.
+    pub node_port: Option<NodePort>,
+    /// The image of the container beside etcd, if there should be one.
+    pub debug_image: Option<String>,
+}
+
+impl Intent {
+    pub fn image(&self) -> String {
+        format!("{}:v{}", self.repository, self.version)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Storage {
+    pub labels: BTreeMap<String, String>,
+    pub annotations: BTreeMap<String, String>,
+    /// Complete: access modes, size and class are in it.
+    pub claim: PersistentVolumeClaimSpec,
+    pub bytes: u64,
+    pub on_stop: OnStop,
+    pub on_delete: DeletePolicy,
+}
+
+/// [`StopPolicy`] without what this version cannot do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnStop {
+    Retain,
+    RetainAll,
+    Delete,
+}
+
+/// `None` is etcd's own default.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    pub quota_backend_bytes: Option<u64>,
+    pub auto_compaction: Option<AutoCompaction>,
+    pub snapshot_count: Option<u64>,
+    pub heartbeat_interval_milliseconds: u32,
+    pub election_timeout_milliseconds: u32,
+    /// By name, without dashes. None of them is set by the operator too.
+    pub extra_arguments: BTreeMap<String, String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AutoCompaction {
+    /// A time as etcd reads it, such as `1h30m`.
+    Periodic {
+        retention: String,
+    },
+    Revision {
+        retention: u64,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodePort {
+    Allocated,
+    Fixed(u16),
+}
+
+/// `None` if a rule is broken; which one, the rules say themselves.
+pub(crate) fn of(cluster: &EtcdCluster) -> Option<Intent> {
+    let metadata = &cluster.metadata;
+    // Taken apart without `..`: a new field must get its place here or a reason.
+    let api::EtcdClusterSpec {
+        size,
+        version,
+        repository,
+        paused,
+        storage,
+        security: _, // Connections are plain text in this version.
+        resources,
+        options,
+        pod_template,
+        pod_disruption_budget,
+        external_access,
+        debug_sidecar,
+    } = cluster.spec.clone();
+    Some(Intent {
+        name: metadata.name.clone().unwrap_or_default(),
+        namespace: metadata.namespace.clone().unwrap_or_default(),
+        uid: metadata.uid.clone().unwrap_or_default(),
+        size: u8::try_from(size).ok()?,
+        version: Version::parse(&version)?,
+        repository,
+        paused,
+        storage: storage_of(storage)?,
+        resources: resources_of(resources.unwrap_or_default()),
+        options: options_of(options.unwrap_or_default())?,
+        pod_template: pod_template.unwrap_or_default(),
+        disruption_budget: pod_disruption_budget == DisruptionBudget::Enabled,
+        node_port: match external_access.and_then(|access| access.node_port) {
+            Some(api::NodePort { port: Some(port) }) => Some(NodePort::Fixed(u16::try_from(port).ok()?)),
+            Some(api::NodePort { port: None }) => Some(NodePort::Allocated),
+            None => None,
+        },
+        debug_image: debug_sidecar.map(|sidecar| sidecar.image),
+    })
+}
+
+fn storage_of(storage: api::Storage) -> Option<Storage> {
+    let size = storage.requested_by_template().unwrap_or_else(|| storage.size.clone());
+    let template = storage.volume_claim_template.unwrap_or_default();
+    let api::TemplateMetadata { labels, annotations } = template.metadata.unwrap_or_default();
+    let requests = BTreeMap::from([("storage".into(), amount(&size))]);
+    let claim = PersistentVolumeClaimSpec {
+        access_modes: template.spec.access_modes.or_else(|| Some(vec!["ReadWriteOnce".into()])),
+        // Every member needs a volume of its own, and an empty one.
+        data_source: None,
+        data_source_ref: None,
+        volume_name: None,
+        resources: Some(VolumeResourceRequirements { limits: None, requests: Some(requests) }),
+        selector: template.spec.selector,
+        storage_class_name: storage.storage_class_name.or(template.spec.storage_class_name),
+        volume_attributes_class_name: template.spec.volume_attributes_class_name,
+        volume_mode: template.spec.volume_mode,
+    };
+    let on_stop = match storage.on_stop {
+        StopPolicy::Retain => OnStop::Retain,
+        StopPolicy::RetainAll => OnStop::RetainAll,
+        StopPolicy::Delete => OnStop::Delete,
+        StopPolicy::Archive => return None,
+    };
+    Some(Storage { labels, annotations, claim, bytes: size.bytes()?, on_stop, on_delete: storage.on_delete })
+}
+
+fn resources_of(resources: api::Resources) -> ResourceRequirements {
+    let amounts = |amounts: BTreeMap<String, Quantity>| {
+        let amounts: BTreeMap<_, _> = amounts.iter().map(|(name, it)| (name.clone(), amount(it))).collect();
+        (!amounts.is_empty()).then_some(amounts)
+    };
+    ResourceRequirements {
+        claims: None,
+        limits: amounts(resources.limits),
+        requests: amounts(resources.requests),
+    }
+}
+
+fn options_of(options: api::Options) -> Option<Options> {
+    let api::Options {
+        quota_backend_bytes,
+        auto_compaction_mode,
+        auto_compaction_retention,
+        snapshot_count,
+        heartbeat_interval_milliseconds,
+        election_timeout_milliseconds,
+        extra_arguments,
+    } = options;
+    let auto_compaction = match auto_compaction_mode.zip(auto_compaction_retention) {
+        Some((api::AutoCompactionMode::Periodic, retention)) => Some(AutoCompaction::Periodic { retention }),
+        Some((api::AutoCompactionMode::Revision, retention)) => {
+            Some(AutoCompaction::Revision { retention: retention.parse().ok()? })
+        }
+        None => None,
+    };
+    let heartbeat = heartbeat_interval_milliseconds.unwrap_or(DEFAULT_HEARTBEAT_MILLISECONDS);
+    let election = election_timeout_milliseconds.unwrap_or(DEFAULT_ELECTION_MILLISECONDS);
+    Some(Options {
+        quota_backend_bytes: quota_backend_bytes.map(u64::try_from).transpose().ok()?,
+        auto_compaction,
+        snapshot_count: snapshot_count.map(u64::try_from).transpose().ok()?,
+        heartbeat_interval_milliseconds: u32::try_from(heartbeat).ok()?,
+        election_timeout_milliseconds: u32::try_from(election).ok()?,
+        extra_arguments,
+    })
+}
+
+fn amount(quantity: &Quantity) -> Amount {
+    Amount(quantity.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn intent(spec: serde_json::Value) -> Intent {
+        let mut cluster = EtcdCluster::new("kv", serde_json::from_value(spec).expect("it is a spec"));
+        cluster.metadata.namespace = Some("shop".into());
+        cluster.metadata.uid = Some("7d1c".into());
+        crate::validate::validate(&cluster).expect("it is valid")
+    }
+
+    #[test]
+    fn an_empty_spec_is_complete_once_it_is_checked() {
+        let intent = intent(json!({}));
+        assert_eq!(
+            (intent.name.as_str(), intent.namespace.as_str(), intent.uid.as_str()),
+            ("kv", "shop", "7d1c")
+        );
+        assert_eq!((intent.size, intent.image().as_str()), (3, "quay.io/coreos/etcd:v3.5.21"));
+        assert!(intent.disruption_budget && !intent.paused);
+        assert_eq!((intent.node_port, intent.debug_image), (None, None));
+        assert_eq!(intent.storage.bytes, 10 << 30);
+        assert_eq!(
+            (intent.storage.on_stop, intent.storage.on_delete),
+            (OnStop::Retain, DeletePolicy::Retain)
+        );
+        assert_eq!(
+            serde_json::to_value(intent.storage.claim).expect("plain data"),
+            json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "10Gi"}}})
+        );
+        let options = intent.options;
+        assert_eq!(
+            (options.heartbeat_interval_milliseconds, options.election_timeout_milliseconds),
+            (100, 1000)
+        );
+        assert_eq!((options.quota_backend_bytes, options.auto_compaction), (None, None));
+    }
+
+    #[test]
+    fn the_tag_of_the_image_has_a_v_whether_the_version_was_written_with_one_or_not() {
+        for version in ["3.5.9", "v3.5.9"] {
+            assert_eq!(intent(json!({"version": version, "repository": "r/e"})).image(), "r/e:v3.5.9");
+        }
+    }
+
+    #[test]
+    fn a_claim_takes_from_its_template_what_a_member_can_use() {
+        let storage = intent(json!({"storage": {"volumeClaimTemplate": {
+            "metadata": {"labels": {"team": "shop"}},
+            "spec": {
+                "accessModes": ["ReadWriteOncePod"], "storageClassName": "fast", "volumeName": "pv-1",
+                "dataSource": {"kind": "PersistentVolumeClaim", "name": "old"},
+                "resources": {"requests": {"storage": "20Gi"}, "limits": {"storage": "30Gi"}},
+            },
+        }}}))
+        .storage;
+        assert_eq!(storage.bytes, 20 << 30);
+        assert_eq!(storage.labels, BTreeMap::from([("team".into(), "shop".into())]));
+        assert_eq!(
+            serde_json::to_value(storage.claim).expect("plain data"),
+            json!({
+                "accessModes": ["ReadWriteOncePod"], "storageClassName": "fast",
+                "resources": {"requests": {"storage": "20Gi"}},
+            })
+        );
+    }
+
+    #[test]
+    fn what_is_switched_on_is_there_with_its_details() {
+        let intent = intent(json!({
+            "externalAccess": {"nodePort": {"port": 30379}}, "debugSidecar": {},
+            "podDisruptionBudget": "Disabled",
+            "resources": {"requests": {"cpu": 2}},
+            "options": {"autoCompactionMode": "Revision", "autoCompactionRetention": "1000"},
+        }));
+        assert_eq!(intent.node_port, Some(NodePort::Fixed(30379)));
+        assert_eq!(intent.debug_image.as_deref(), Some("nicolaka/netshoot:latest"));
+        assert!(!intent.disruption_budget);
+        assert_eq!(intent.resources.requests, Some(BTreeMap::from([("cpu".into(), Amount("2".into()))])));
+        assert_eq!(intent.options.auto_compaction, Some(AutoCompaction::Revision { retention: 1000 }));
+    }
+}

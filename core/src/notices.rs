@@ -1,0 +1,208 @@
+//! What is accepted but deserves a word: fields without effect in this version, and choices that may
+//! surprise.
+
+use crate::api::EtcdCluster;
+use crate::intent::Intent;
+use crate::version::Version;
+
+/// etcd's own limit for its database when none is set.
+const DEFAULT_QUOTA_BYTES: u64 = 2 << 30;
+
+/// The newest minor that the tests run.
+const NEWEST_TESTED: Version = Version::new(3, 7, u32::MAX);
+
+/// Before this one, a crash could lose the last write of a single member or make the revision go back.
+const CRASH_SAFE: Version = Version::new(3, 5, 14);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    pub kind: Kind,
+    /// As in `spec.size`.
+    pub field: &'static str,
+    pub message: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// TLS is asked for, and connections are plain text.
+    TlsNotInEffect,
+    /// The field is accepted and nothing is done with it.
+    NoEffect,
+    EvenSize,
+    KnownDefects,
+    UntestedVersion,
+    VolumeBelowQuota,
+}
+
+impl Kind {
+    /// The name under which conditions and events mention it.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Kind::TlsNotInEffect => "TLSNotInEffect",
+            Kind::NoEffect => "NoEffectYet",
+            Kind::EvenSize => "EvenSize",
+            Kind::KnownDefects => "KnownDefects",
+            Kind::UntestedVersion => "UntestedVersion",
+            Kind::VolumeBelowQuota => "VolumeBelowQuota",
+        }
+    }
+}
+
+/// The cluster is that from which the intent was made: fields without effect are only there.
+pub fn notices(cluster: &EtcdCluster, intent: &Intent) -> Vec<Notice> {
+    let mut found = Vec::new();
+    found.extend(without_tls(cluster));
+    found.extend(without_effect(cluster));
+    found.extend(surprising_size(intent));
+    found.extend(surprising_version(intent));
+    found.extend(small_volume(intent));
+    found
+}
+
+fn without_tls(cluster: &EtcdCluster) -> Option<Notice> {
+    let tls = &cluster.spec.security.tls;
+    (tls.enabled && (tls.client_tls_enabled || tls.peer_tls_enabled)).then(|| Notice {
+        kind: Kind::TlsNotInEffect,
+        field: "spec.security.tls",
+        message: "TLS is asked for, but this version does not have it yet: all connections are plain text"
+            .into(),
+    })
+}
+
+fn without_effect(cluster: &EtcdCluster) -> Vec<Notice> {
+    let Some(template) = &cluster.spec.storage.volume_claim_template else { return Vec::new() };
+    let claim = &template.spec;
+    let limits = claim.resources.as_ref().and_then(|resources| resources.limits.as_ref());
+    let own_volume = "has no effect: every member gets an empty volume of its own";
+    [
+        ("spec.storage.volumeClaimTemplate.spec.volumeName", claim.volume_name.is_some(), own_volume),
+        ("spec.storage.volumeClaimTemplate.spec.dataSource", claim.data_source.is_some(), own_volume),
+        ("spec.storage.volumeClaimTemplate.spec.dataSourceRef", claim.data_source_ref.is_some(), own_volume),
+        (
+            "spec.storage.volumeClaimTemplate.spec.resources.limits",
+            limits.is_some(),
+            "has no effect: volumes are as large as they are asked for",
+        ),
+    ]
+    .into_iter()
+    .filter(|(_, is_there, _)| *is_there)
+    .map(|(field, _, message)| Notice { kind: Kind::NoEffect, field, message: message.into() })
+    .collect()
+}
+
+fn surprising_size(intent: &Intent) -> Option<Notice> {
+    let size = intent.size;
+    (size > 0 && size.is_multiple_of(2)).then(|| Notice {
+        kind: Kind::EvenSize,
+        field: "spec.size",
+        message: format!("{size} members tolerate no more failures than {}: an odd size is better", size - 1),
+    })
+}
+
+fn surprising_version(intent: &Intent) -> Option<Notice> {
+    let version = intent.version;
+    let (kind, message) = if version < CRASH_SAFE {
+        (
+            Kind::KnownDefects,
+            format!("a crash can lose writes with etcd {version}: {CRASH_SAFE} and later have that repaired"),
+        )
+    } else if version > NEWEST_TESTED {
+        let Version { major, minor, .. } = NEWEST_TESTED;
+        let message = format!(
+            "this version of the operator is tested with etcd up to {major}.{minor}, not with {version}"
+        );
+        (Kind::UntestedVersion, message)
+    } else {
+        return None;
+    };
+    Some(Notice { kind, field: "spec.version", message })
+}
+
+/// etcd's log and snapshots lie on the volume too; a fifth of it is enough for them.
+fn small_volume(intent: &Intent) -> Option<Notice> {
+    let volume = intent.storage.bytes;
+    let quota = intent.options.quota_backend_bytes.unwrap_or(DEFAULT_QUOTA_BYTES);
+    (quota > volume - volume / 5).then(|| Notice {
+        kind: Kind::VolumeBelowQuota,
+        field: "spec.storage.size",
+        message: format!(
+            "the database may grow to {} MiB, which leaves too little of the volume for etcd's log: set \
+             options.quotaBackendBytes to four fifths of the volume or less",
+            quota >> 20
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::validate::validate;
+
+    fn told(spec: serde_json::Value) -> Vec<(Kind, &'static str)> {
+        let cluster = EtcdCluster::new("kv", serde_json::from_value(spec).expect("it is a spec"));
+        let intent = validate(&cluster).expect("it is valid");
+        notices(&cluster, &intent).into_iter().map(|notice| (notice.kind, notice.field)).collect()
+    }
+
+    fn plain(mut spec: serde_json::Value) -> Vec<(Kind, &'static str)> {
+        spec["security"] = json!({"tls": {"enabled": false}});
+        told(spec)
+    }
+
+    #[test]
+    fn tls_that_is_not_there_yet_is_owned_up_to_unless_nobody_asked_for_it() {
+        let expected = [(Kind::TlsNotInEffect, "spec.security.tls")];
+        assert_eq!(told(json!({})), expected);
+        assert_eq!(told(json!({"security": {"tls": {"clientTLSEnabled": false}}})), expected);
+        assert_eq!(told(json!({"security": {"tls": {"enabled": false}}})), []);
+        let both_off = json!({"security": {"tls": {"clientTLSEnabled": false, "peerTLSEnabled": false}}});
+        assert_eq!(told(both_off), []);
+    }
+
+    #[test]
+    fn parts_of_a_volume_claim_that_do_nothing_are_named() {
+        let claim = json!({
+            "volumeName": "pv-1", "dataSourceRef": {"kind": "VolumeSnapshot", "name": "s"},
+            "resources": {"limits": {"storage": "30Gi"}}, "volumeMode": "Filesystem",
+        });
+        let spec = "spec.storage.volumeClaimTemplate.spec";
+        let told = plain(json!({"storage": {"volumeClaimTemplate": {"spec": claim}}}));
+        let expected =
+            ["volumeName", "dataSourceRef", "resources.limits"].map(|part| format!("{spec}.{part}"));
+        assert_eq!(told.iter().map(|(_, field)| *field).collect::<Vec<_>>(), expected);
+        assert!(told.iter().all(|(kind, _)| *kind == Kind::NoEffect));
+    }
+
+    #[test]
+    fn even_sizes_are_accepted_with_a_word() {
+        for size in 0..=9 {
+            let expected: &[_] =
+                if [2, 4, 6, 8].contains(&size) { &[(Kind::EvenSize, "spec.size")] } else { &[] };
+            assert_eq!(plain(json!({"size": size})), expected, "{size}");
+        }
+    }
+
+    #[test]
+    fn versions_with_known_defects_and_those_never_tested_are_accepted_with_a_word() {
+        assert_eq!(plain(json!({"version": "3.5.13"})), [(Kind::KnownDefects, "spec.version")]);
+        for good in ["3.5.14", "v3.6.0", "3.7.99"] {
+            assert_eq!(plain(json!({"version": good})), [], "{good}");
+        }
+        assert_eq!(plain(json!({"version": "3.8.0"})), [(Kind::UntestedVersion, "spec.version")]);
+    }
+
+    #[test]
+    fn a_volume_that_the_database_can_outgrow_is_mentioned() {
+        let quota = |size: &str, bytes: i64| {
+            plain(json!({"storage": {"size": size}, "options": {"quotaBackendBytes": bytes}}))
+        };
+        let expected = [(Kind::VolumeBelowQuota, "spec.storage.size")];
+        assert_eq!(plain(json!({"storage": {"size": "1Gi"}})), expected);
+        assert_eq!(plain(json!({"storage": {"size": "2560Mi"}})), []);
+        assert_eq!(quota("1Gi", 1 << 29), []);
+        assert_eq!(quota("8Gi", 8 << 30), expected);
+        assert_eq!(quota("10Gi", 8 << 30), []);
+    }
+}

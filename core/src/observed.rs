@@ -1,0 +1,285 @@
+//! The snapshot that decisions are made from. What was not answered is unknown, and unknown is never "no".
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// Something that was looked at: what it is, or why that is not known.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Seen<T> {
+    Known(T),
+    Unknown(String),
+}
+
+impl<T> Seen<T> {
+    pub fn known(&self) -> Option<&T> {
+        match self {
+            Self::Known(value) => Some(value),
+            Self::Unknown(_) => None,
+        }
+    }
+}
+
+/// The number at the end of a pod's name, which its claim and its peer URL share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Ordinal(pub u8);
+
+impl Ordinal {
+    pub fn below(count: u8) -> impl Iterator<Item = Ordinal> {
+        (0..count).map(Ordinal)
+    }
+}
+
+impl fmt::Display for Ordinal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// How etcd calls a member. A member that is removed and added again has another one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct MemberId(pub u64);
+
+/// How etcd calls a cluster; fixed when it forms.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ClusterId(pub u64);
+
+/// As etcdctl prints them.
+macro_rules! hexadecimal {
+    ($type:ty) => {
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{:x}", self.0)
+            }
+        }
+        impl fmt::Debug for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{:x}", self.0)
+            }
+        }
+    };
+}
+hexadecimal!(MemberId);
+hexadecimal!(ClusterId);
+
+/// A bootstrap leaves one entry for each member in the log, and nothing more before there is a leader.
+const MOST_FOUNDERS: u64 = 9;
+
+/// One look at everything that belongs to a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Observed {
+    pub now: Timestamp,
+    pub cluster: Cluster,
+    pub order: Option<Order>,
+    pub set: Option<Set>,
+    pub pods: BTreeMap<Ordinal, Pod>,
+    pub claims: BTreeMap<Ordinal, Claim>,
+    pub etcd: Etcd,
+}
+
+/// The EtcdCluster itself, and what its status remembers because it cannot be observed again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cluster {
+    pub uid: String,
+    pub deleting: bool,
+    pub finalizer: bool,
+    pub formed: Option<Formed>,
+}
+
+/// That the cluster has formed, once and for all.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Formed {
+    pub id: ClusterId,
+    pub since: Timestamp,
+}
+
+/// The bootstrap order: which pods may form a cluster together. It is made first and armed then, by a write that
+/// fails if anybody touched it: a request to make it that arrives late makes one that nobody follows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Order {
+    pub uid: String,
+    /// Agents follow it from then on; for good.
+    pub armed: bool,
+    pub size: u8,
+}
+
+/// The StatefulSet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Set {
+    pub uid: String,
+    pub replicas: u8,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pod {
+    pub uid: String,
+    pub terminating: bool,
+    /// Whether the peer Service lists its address: only then do other members find it.
+    pub published: bool,
+    pub etcd: Process,
+}
+
+/// What goes on in a pod's etcd container, as far as is known.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Process {
+    /// It cannot run yet, for this reason; nothing was ever started on this volume by this pod.
+    CannotStart(String),
+    /// The agent waits to be listed or ordered; there is no data on the volume, and it holds no order that it
+    /// could follow. Once the order is deleted it stays like this.
+    Waiting,
+    /// The agent holds an order and may start etcd at any moment; there was no data on the volume so far.
+    Forming,
+    /// The agent found no data, although the members list this one as started, or a start is on record here.
+    DataLost,
+    /// etcd runs, ran, or may have run.
+    Started,
+    /// etcd ended again and again, the last time like this.
+    Failing(String),
+}
+
+/// A volume claim.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claim {
+    pub uid: String,
+    pub terminating: bool,
+    /// The EtcdCluster it was made for.
+    pub cluster_uid: String,
+    /// Whether there is a volume behind it; without one nothing was ever written.
+    pub bound: bool,
+    /// The member whose data it holds; written before that member can be removed.
+    pub member: Option<MemberId>,
+}
+
+/// What etcd says of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Etcd {
+    /// Each pod asked on its own.
+    pub answers: BTreeMap<Ordinal, Seen<Answer>>,
+    /// The list of a member that had just served a linearizable read; others' lists are hearsay.
+    pub members: Seen<Members>,
+    /// Since when a member has not served a linearizable read, as far as this operator has watched: after a
+    /// restart it begins anew. Who is missing here is not known to have been silent at all.
+    pub silent_since: BTreeMap<MemberId, Timestamp>,
+}
+
+/// One member's status.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answer {
+    pub cluster: ClusterId,
+    pub member: MemberId,
+    pub leader: Option<MemberId>,
+    /// It has just served a linearizable read.
+    pub linearizable: bool,
+    pub applied_index: u64,
+    /// It was started to accept two learners at a time.
+    pub two_learners: bool,
+    /// How many members its own list has: hearsay, but before there was a leader it is the order's. Asked only while
+    /// the cluster is not known to have formed.
+    pub listed: Option<u8>,
+    /// HashKV at the one revision that all members were asked for; asked only while a stop is wanted.
+    pub hash: Option<u32>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Members {
+    pub cluster: ClusterId,
+    pub leader: Option<MemberId>,
+    pub list: BTreeMap<MemberId, Member>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// Which pod its peer URL belongs to; none for one that is not ours.
+    pub ordinal: Option<Ordinal>,
+    pub learner: bool,
+    pub start: Start,
+}
+
+/// How far a member in the list has come, as its name and client URLs tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Start {
+    /// Added, never started: no name.
+    Added,
+    /// Named by the bootstrap order, but it has not published itself.
+    Listed,
+    /// It has published its client URLs.
+    Published,
+}
+
+impl Members {
+    /// By ordinal: the order of IDs is as good as random, and nothing may depend on it.
+    pub fn by_ordinal(&self) -> Vec<(MemberId, &Member)> {
+        let mut members: Vec<_> = self.list.iter().map(|(&id, member)| (id, member)).collect();
+        members.sort_by_key(|(_, member)| member.ordinal);
+        members
+    }
+
+    pub fn voters(&self) -> impl Iterator<Item = (MemberId, &Member)> {
+        self.by_ordinal().into_iter().filter(|(_, member)| !member.learner)
+    }
+
+    pub fn learners(&self) -> impl Iterator<Item = (MemberId, &Member)> {
+        self.by_ordinal().into_iter().filter(|(_, member)| member.learner)
+    }
+
+    pub fn at(&self, ordinal: Ordinal) -> Option<(MemberId, &Member)> {
+        self.list.iter().find(|(_, member)| member.ordinal == Some(ordinal)).map(|(&id, member)| (id, member))
+    }
+
+    /// One more than the highest ordinal that is a member.
+    pub fn span(&self) -> u8 {
+        self.list.values().filter_map(|member| member.ordinal).max().map_or(0, |highest| highest.0 + 1)
+    }
+}
+
+impl Observed {
+    /// Members that have just served a linearizable read, under the identity that the list knows.
+    pub fn serving(&self) -> BTreeSet<MemberId> {
+        let ours = self.etcd.members.known().map(|members| members.cluster);
+        let answers = self.etcd.answers.values().filter_map(Seen::known);
+        let serving =
+            answers.filter(|answer| answer.linearizable && ours.is_none_or(|ours| ours == answer.cluster));
+        serving.map(|answer| answer.member).collect()
+    }
+
+    pub fn answer_of(&self, id: MemberId) -> Option<&Answer> {
+        self.etcd.answers.values().filter_map(Seen::known).find(|answer| answer.member == id)
+    }
+
+    /// Whether an etcd answers there that belongs to another cluster.
+    pub fn is_in_another_cluster(&self, ordinal: Ordinal, cluster: ClusterId) -> bool {
+        let answer = self.etcd.answers.get(&ordinal).and_then(Seen::known);
+        answer.is_some_and(|answer| answer.cluster != cluster)
+    }
+
+    /// The cluster's identity: remembered, or seen now in a member that follows a leader or has done so before.
+    pub fn formed(&self) -> Option<ClusterId> {
+        let remembered = self.cluster.formed.as_ref().map(|formed| formed.id);
+        remembered.or_else(|| {
+            let mut answers = self.etcd.answers.values().filter_map(Seen::known);
+            let follows = |answer: &&Answer| answer.leader.is_some() || answer.applied_index > MOST_FOUNDERS;
+            answers.find(follows).map(|answer| answer.cluster)
+        })
+    }
+
+    /// Whether claims tell of members, even when nothing answers and the status was lost.
+    pub fn claims_tell_of_members(&self) -> bool {
+        self.claims.values().any(|claim| claim.member.is_some())
+    }
+
+    /// One more than the highest ordinal that has a pod, or a volume that stays.
+    pub fn span(&self) -> u8 {
+        let staying = self.claims.iter().filter(|(_, claim)| !claim.terminating).map(|(ordinal, _)| ordinal);
+        staying.chain(self.pods.keys()).max().map_or(0, |highest| highest.0 + 1)
+    }
+
+    /// How many pods the StatefulSet keeps; none without a StatefulSet.
+    pub fn replicas(&self) -> u8 {
+        self.set.as_ref().map_or(0, |set| set.replicas)
+    }
+}

@@ -1,0 +1,232 @@
+//! The vocabulary of decisions: what is done, what is awaited, what is refused. Log, events, conditions and
+//! metrics all speak it.
+
+mod text;
+
+use serde::Serialize;
+
+use crate::observed::{ClusterId, MemberId, Ordinal};
+
+/// What to do now, in this order; what is awaited; what is refused.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Plan {
+    pub actions: Vec<Action>,
+    pub waiting: Vec<WaitingOn>,
+    pub refusals: Vec<Refusal>,
+}
+
+/// One change. Each carries the evidence it was decided on, so that a stale one fails instead of doing harm.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub enum Action {
+    AddFinalizer,
+    RemoveFinalizer,
+    /// Writes into the status, for good, that the cluster has formed, as which one and when.
+    RecordFormed {
+        cluster: ClusterId,
+    },
+    /// Makes the order, not yet armed.
+    CreateOrder {
+        size: u8,
+    },
+    ArmOrder {
+        uid: String,
+    },
+    DeleteOrder {
+        uid: String,
+    },
+    /// Makes the StatefulSet, or changes how many pods it keeps.
+    SetReplicas {
+        replicas: u8,
+    },
+    /// Writes down whose data a claim holds.
+    LabelClaim {
+        ordinal: Ordinal,
+        uid: String,
+        member: MemberId,
+    },
+    DeleteClaim {
+        ordinal: Ordinal,
+        uid: String,
+    },
+    DeletePod {
+        ordinal: Ordinal,
+        uid: String,
+    },
+    DeleteSet {
+        uid: String,
+    },
+    AddLearner {
+        ordinal: Ordinal,
+        cluster: ClusterId,
+    },
+    Promote {
+        ordinal: Ordinal,
+        member: MemberId,
+        cluster: ClusterId,
+    },
+    MoveLeader {
+        from: MemberId,
+        to: MemberId,
+        cluster: ClusterId,
+    },
+    RemoveMember {
+        member: MemberId,
+        cluster: ClusterId,
+    },
+}
+
+impl Action {
+    /// Whether it takes something away that serves, or moves who serves. At most one of these is in a plan.
+    pub fn is_disruptive(&self) -> bool {
+        match self {
+            Self::DeletePod { .. }
+            | Self::MoveLeader { .. }
+            | Self::RemoveMember { .. }
+            | Self::Promote { .. } => true,
+            Self::AddFinalizer
+            | Self::RemoveFinalizer
+            | Self::RecordFormed { .. }
+            | Self::CreateOrder { .. }
+            | Self::ArmOrder { .. }
+            | Self::DeleteOrder { .. }
+            | Self::SetReplicas { .. }
+            | Self::LabelClaim { .. }
+            | Self::DeleteClaim { .. }
+            | Self::DeleteSet { .. }
+            | Self::AddLearner { .. } => false,
+        }
+    }
+
+    /// Whether it is decided twice: the second time right before it is done, on reads that no cache answers, and
+    /// it is dropped unless that plan has it too. The others do no harm when they come from an old snapshot.
+    pub fn is_decided_twice(&self) -> bool {
+        match self {
+            Self::AddFinalizer | Self::RecordFormed { .. } | Self::LabelClaim { .. } => false,
+            Self::RemoveFinalizer
+            | Self::CreateOrder { .. }
+            | Self::ArmOrder { .. }
+            | Self::DeleteOrder { .. }
+            | Self::SetReplicas { .. }
+            | Self::DeleteClaim { .. }
+            | Self::DeletePod { .. }
+            | Self::DeleteSet { .. }
+            | Self::AddLearner { .. }
+            | Self::Promote { .. }
+            | Self::MoveLeader { .. }
+            | Self::RemoveMember { .. } => true,
+        }
+    }
+}
+
+/// What has to happen elsewhere before there is more to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub enum WaitingOn {
+    Unpause,
+    Formation {
+        missing: Vec<Ordinal>,
+    },
+    Etcd {
+        reason: String,
+    },
+    Pod {
+        ordinal: Ordinal,
+        reason: String,
+    },
+    CatchUp {
+        ordinal: Ordinal,
+        behind: Option<u64>,
+    },
+    Start {
+        ordinal: Ordinal,
+    },
+    /// etcd takes no new member while so few voters serve.
+    Voters {
+        serving: usize,
+        needed: usize,
+    },
+    /// A sick member is replaced only when it has been silent for a while.
+    Recovery {
+        ordinal: Ordinal,
+        member: MemberId,
+    },
+    /// Whether the cluster formed cannot be told before these volumes have been looked into.
+    Volumes {
+        ordinals: Vec<Ordinal>,
+    },
+    /// Members are compared before all but one of them go.
+    Hashes {
+        missing: Vec<MemberId>,
+    },
+    PodsGone {
+        ordinals: Vec<Ordinal>,
+    },
+    ClaimsGone {
+        ordinals: Vec<Ordinal>,
+    },
+}
+
+/// What will not be done until somebody changes something.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub enum Refusal {
+    /// Volumes of a former cluster of the same name are in the way.
+    ForeignVolumes {
+        ordinals: Vec<Ordinal>,
+        cluster_uid: String,
+    },
+    /// A member is in etcd's list that no pod of ours belongs to.
+    UnknownMember {
+        member: MemberId,
+    },
+    /// etcd answers, but it is another cluster than the one that formed here.
+    ForeignCluster {
+        expected: ClusterId,
+        found: ClusterId,
+    },
+    QuorumWouldBeLost {
+        member: MemberId,
+        serving_after: usize,
+        quorum_after: usize,
+    },
+    LastVoter {
+        member: MemberId,
+    },
+    /// All data of a formed cluster is gone; a new one is never started in its place.
+    DataLost,
+    StopNeedsQuorum {
+        reason: String,
+    },
+    NoSuccessor {
+        leader: MemberId,
+    },
+    /// Members hold different data, and nobody can say whose is right.
+    HashesDiffer {
+        members: Vec<MemberId>,
+    },
+}
+
+impl Plan {
+    pub fn act(action: Action) -> Self {
+        Self { actions: vec![action], ..Self::default() }
+    }
+
+    pub fn wait(waiting: WaitingOn) -> Self {
+        Self { waiting: vec![waiting], ..Self::default() }
+    }
+
+    pub fn refuse(refusal: Refusal) -> Self {
+        Self { refusals: vec![refusal], ..Self::default() }
+    }
+
+    pub fn is_settled(&self) -> bool {
+        self == &Self::default()
+    }
+
+    /// Lets `other` follow.
+    pub fn then(mut self, other: Self) -> Self {
+        let Self { actions, waiting, refusals } = other;
+        self.actions.extend(actions);
+        self.waiting.extend(waiting);
+        self.refusals.extend(refusals);
+        self
+    }
+}

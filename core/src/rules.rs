@@ -1,0 +1,76 @@
+//! The rules of the API, each said once: as CEL for the API server and as a function for us.
+//!
+//! `api::definitions` puts the CEL into the CustomResourceDefinitions, `validate` calls the functions.
+//! Servers before 1.25 know no CEL, and no server can say everything; the operator itself checks every rule
+//! on every server. The CEL in here keeps to what Kubernetes 1.25 understands, because a server refuses a
+//! definition with a word it does not know.
+
+use crate::api::{EtcdBackupSpec, EtcdClusterSpec, StorageType};
+
+mod cluster;
+pub(crate) mod options;
+mod pods;
+mod storage;
+mod syntax;
+
+pub(crate) struct Rule<Spec: 'static> {
+    /// The field that is named when the rule is broken, below the spec; empty for the spec itself.
+    pub at: &'static str,
+    pub server: Server,
+    /// What is wrong and the way out.
+    pub message: &'static str,
+    pub broken: fn(&Spec) -> bool,
+}
+
+/// What makes the API server keep the rule.
+pub(crate) enum Server {
+    /// An expression that holds at the rule's field.
+    Cel(&'static str),
+    /// The same, made from a list that the function uses too.
+    CelFrom(fn() -> String),
+    /// The schema of the field: a range, a pattern, a length.
+    Schema,
+    /// It cannot be said to an API server.
+    Nothing,
+}
+
+/// A rule about an edit.
+pub(crate) struct ChangeRule<Spec: 'static> {
+    pub at: &'static str,
+    pub cel: &'static str,
+    pub message: &'static str,
+    pub broken: fn(old: &Spec, new: &Spec) -> bool,
+}
+
+/// The rule about the name of an EtcdCluster, which holds for the object as a whole.
+pub(crate) struct NameRule {
+    pub cel: &'static str,
+    pub message: &'static str,
+    pub broken: fn(&str) -> bool,
+}
+
+pub(crate) const CLUSTER_NAME: NameRule = NameRule {
+    cel: "self.metadata.name.size() <= 52 && self.metadata.name.matches('^[a-z]([a-z0-9-]*[a-z0-9])?$')",
+    message: "the name of a cluster becomes part of names of Services and pods: choose at most 52 \
+        lower-case letters, digits and dashes, with a letter first and no dash last",
+    broken: |name| name.len() > 52 || !syntax::is_service_name(name),
+};
+
+pub(crate) fn of_cluster() -> impl Iterator<Item = &'static Rule<EtcdClusterSpec>> {
+    [cluster::RULES, storage::RULES, options::RULES, pods::RULES].into_iter().flatten()
+}
+
+pub(crate) fn of_cluster_changes() -> impl Iterator<Item = &'static ChangeRule<EtcdClusterSpec>> {
+    storage::CHANGES.iter()
+}
+
+pub(crate) fn of_backup() -> impl Iterator<Item = &'static Rule<EtcdBackupSpec>> {
+    BACKUP.iter()
+}
+
+const BACKUP: &[Rule<EtcdBackupSpec>] = &[Rule {
+    at: "",
+    server: Server::Cel("self.storageType != 'S3' || has(self.s3)"),
+    message: "storageType S3 needs to know the bucket: add the section s3",
+    broken: |backup| backup.storage_type == StorageType::S3 && backup.s3.is_none(),
+}];

@@ -1,0 +1,99 @@
+//! Rules about the pods of the members.
+
+use std::collections::BTreeMap;
+
+use super::{Rule, Server, syntax};
+use crate::api::{EtcdClusterSpec, PodTemplate};
+
+/// Labels by which we, the StatefulSet and the Services know the pods.
+const OWNED_LABELS: [&str; 7] = [
+    "app.kubernetes.io/component",
+    "app.kubernetes.io/instance",
+    "app.kubernetes.io/managed-by",
+    "app.kubernetes.io/name",
+    "apps.kubernetes.io/pod-index",
+    "controller-revision-hash",
+    "statefulset.kubernetes.io/pod-name",
+];
+
+const OWNED_PREFIX: &str = "etcd.etcd.io/";
+
+pub(super) const RULES: &[Rule<EtcdClusterSpec>] = &[
+    Rule {
+        at: "podTemplate.labels",
+        server: Server::CelFrom(|| {
+            let names = OWNED_LABELS.map(|label| format!("'{label}'")).join(", ");
+            format!("!self.exists(key, key.startsWith('{OWNED_PREFIX}') || key in [{names}])")
+        }),
+        message: "these labels are how the pods are found (etcd.etcd.io/*, app.kubernetes.io/name, \
+            instance, component and managed-by, and those of the StatefulSet): use others",
+        broken: |spec| {
+            labels(spec).any(|(key, _)| key.starts_with(OWNED_PREFIX) || OWNED_LABELS.contains(&key.as_str()))
+        },
+    },
+    Rule {
+        at: "podTemplate.labels",
+        server: Server::Schema,
+        message: "must be at most 64 labels; a value has at most 63 letters, digits, dots, dashes and \
+            underscores, and a letter or digit at both ends",
+        broken: |spec| labels(spec).count() > 64 || labels(spec).any(|(_, it)| !syntax::is_label_value(it)),
+    },
+    Rule {
+        at: "podTemplate.labels",
+        server: Server::Nothing,
+        message: "keys are like example.org/name, with at most 63 characters after the slash",
+        broken: |spec| labels(spec).any(|(key, _)| !syntax::is_key(key)),
+    },
+    Rule {
+        at: "podTemplate.annotations",
+        server: Server::Cel("!self.exists(key, key.startsWith('etcd.etcd.io/'))"),
+        message: "annotations under etcd.etcd.io/ are the operator's: use others",
+        broken: |spec| annotations(spec).any(|(key, _)| key.starts_with(OWNED_PREFIX)),
+    },
+    Rule {
+        at: "podTemplate.annotations",
+        server: Server::Schema,
+        message: "must be at most 64 annotations",
+        broken: |spec| annotations(spec).count() > 64,
+    },
+    Rule {
+        at: "podTemplate.annotations",
+        server: Server::Nothing,
+        message: "keys are like example.org/name, with at most 63 characters after the slash",
+        broken: |spec| annotations(spec).any(|(key, _)| !syntax::is_key(key)),
+    },
+    Rule {
+        at: "podTemplate.nodeSelector",
+        server: Server::Schema,
+        message: "must be at most 64 labels; a value has at most 63 letters, digits, dots, dashes and \
+            underscores, and a letter or digit at both ends",
+        broken: |spec| {
+            node_selector(spec).count() > 64 || node_selector(spec).any(|(_, it)| !syntax::is_label_value(it))
+        },
+    },
+    Rule {
+        at: "podTemplate.nodeSelector",
+        server: Server::Nothing,
+        message: "keys are like example.org/name, with at most 63 characters after the slash",
+        broken: |spec| node_selector(spec).any(|(key, _)| !syntax::is_key(key)),
+    },
+];
+
+fn labels(spec: &EtcdClusterSpec) -> impl Iterator<Item = (&String, &String)> {
+    entries(spec, |template| &template.labels)
+}
+
+fn annotations(spec: &EtcdClusterSpec) -> impl Iterator<Item = (&String, &String)> {
+    entries(spec, |template| &template.annotations)
+}
+
+fn node_selector(spec: &EtcdClusterSpec) -> impl Iterator<Item = (&String, &String)> {
+    entries(spec, |template| &template.node_selector)
+}
+
+fn entries(
+    spec: &EtcdClusterSpec,
+    of: fn(&PodTemplate) -> &BTreeMap<String, String>,
+) -> impl Iterator<Item = (&String, &String)> {
+    spec.pod_template.iter().flat_map(of)
+}

@@ -1,0 +1,163 @@
+//! What holds for every snapshot, also for those that no world would ever show.
+
+#![expect(clippy::wildcard_enum_match_arm, reason = "a property names the actions that it speaks of")]
+
+#[path = "properties/snapshots.rs"]
+mod snapshots;
+
+use etcd_operator_core::decide::{Goal, decide};
+use etcd_operator_core::observed::{MemberId, Members, Observed, Seen, Start};
+use etcd_operator_core::plan::{Action, Plan};
+use etcd_operator_core::quorum::quorum;
+use proptest::prelude::*;
+use snapshots::{anything, settled};
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_same_snapshot_gives_the_same_plan((goal, seen) in anything()) {
+        prop_assert_eq!(decide(&goal, &seen), decide(&goal.clone(), &seen.clone()));
+    }
+
+    #[test]
+    fn a_settled_world_plans_nothing((goal, seen) in settled()) {
+        prop_assert_eq!(decide(&goal, &seen), Plan::default());
+    }
+
+    #[test]
+    fn no_plan_has_two_disruptions((goal, seen) in anything()) {
+        let plan = decide(&goal, &seen);
+        prop_assert!(plan.actions.iter().filter(|action| action.is_disruptive()).count() <= 1, "{plan}");
+    }
+
+    #[test]
+    fn membership_changes_alone((goal, seen) in anything()) {
+        let plan = decide(&goal, &seen);
+        prop_assert!(!plan.actions.iter().any(changes_membership) || plan.actions.len() == 1, "{plan}");
+    }
+
+    #[test]
+    fn no_plan_leaves_the_serving_voters_below_quorum((goal, seen) in anything()) {
+        let plan = decide(&goal, &seen);
+        if let (Some(members), false) = (seen.etcd.members.known(), seen.cluster.deleting) {
+            for action in &plan.actions {
+                prop_assert!(keeps_quorum(action, &goal, &seen, members), "{plan}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_volume_goes_while_its_member_is_listed_or_the_order_is_there((goal, seen) in anything()) {
+        let plan = decide(&goal, &seen);
+        let deleted = plan.actions.iter().filter_map(|action| match action {
+            Action::DeleteClaim { ordinal, .. } => Some(*ordinal),
+            _ => None,
+        });
+        let members = seen.etcd.members.known();
+        let running = seen.set.as_ref().is_some_and(|set| set.replicas > 0) && members.is_some();
+        for ordinal in deleted.filter(|_| !seen.cluster.deleting) {
+            prop_assert!(seen.order.is_none(), "{plan}");
+            let label = seen.claims[&ordinal].member;
+            let listed = members.and_then(|members| label.and_then(|label| members.list.get(&label)));
+            let never_formed = seen.formed().is_none();
+            prop_assert!(listed.is_none() || !running || never_formed, "{plan}");
+        }
+    }
+
+    #[test]
+    fn the_ids_of_members_do_not_matter((goal, seen) in anything(), mask in any::<u64>()) {
+        let plan = decide(&goal, &seen);
+        let renamed = decide(&goal, &rename(&seen, mask));
+        let back = |id: MemberId| MemberId(id.0 ^ mask);
+        let expected: Vec<Action> = renamed.actions.iter().map(|action| rename_action(action, back)).collect();
+        prop_assert_eq!(&plan.actions, &expected);
+        prop_assert_eq!(plan.waiting.len(), renamed.waiting.len());
+        prop_assert_eq!(plan.refusals.len(), renamed.refusals.len());
+    }
+
+    #[test]
+    fn a_formed_cluster_is_never_ordered_again((goal, seen) in anything()) {
+        let known = seen.formed().is_some() || seen.claims_tell_of_members();
+        let ordered = |action: &Action| matches!(action, Action::CreateOrder { .. });
+        prop_assert!(!(known && decide(&goal, &seen).actions.iter().any(ordered)));
+    }
+
+    #[test]
+    fn unknown_members_lose_nothing((goal, mut seen) in anything()) {
+        seen.etcd.members = Seen::Unknown("no quorum".into());
+        let plan = decide(&goal, &seen);
+        let replicas = seen.set.as_ref().map_or(0, |set| set.replicas);
+        let formed = seen.formed().is_some() && !seen.cluster.deleting && goal.size > 0;
+        for action in plan.actions.iter().filter(|_| formed) {
+            let harmless = match action {
+                Action::SetReplicas { replicas: wanted } => *wanted >= replicas,
+                action => matches!(action, Action::AddFinalizer | Action::RecordFormed { .. } | Action::DeleteOrder { .. }),
+            };
+            prop_assert!(harmless, "{plan}");
+        }
+    }
+}
+
+fn changes_membership(action: &Action) -> bool {
+    matches!(
+        action,
+        Action::AddLearner { .. }
+            | Action::Promote { .. }
+            | Action::MoveLeader { .. }
+            | Action::RemoveMember { .. }
+    )
+}
+
+fn keeps_quorum(action: &Action, goal: &Goal, seen: &Observed, members: &Members) -> bool {
+    let serving = seen.serving();
+    let serves = |id: &MemberId| serving.contains(id);
+    match action {
+        Action::RemoveMember { member, .. } => {
+            let learner = members.list.get(member).is_some_and(|member| member.learner);
+            let staying: Vec<MemberId> =
+                members.voters().map(|(id, _)| id).filter(|id| id != member).collect();
+            learner || staying.iter().filter(|id| serves(id)).count() >= quorum(staying.len())
+        }
+        Action::MoveLeader { to, .. } => serves(to),
+        Action::DeletePod { ordinal, .. } => {
+            let here = members.at(*ordinal);
+            here.is_none_or(|(_, member)| member.start == Start::Added)
+        }
+        // Stopping is what size 0 asks for, and a cluster that never formed has nobody to lose.
+        Action::SetReplicas { replicas } => {
+            *replicas >= members.span() || goal.size == 0 || seen.formed().is_none()
+        }
+        _ => true,
+    }
+}
+
+fn rename(seen: &Observed, mask: u64) -> Observed {
+    let id = |id: MemberId| MemberId(id.0 ^ mask);
+    let mut seen = seen.clone();
+    seen.claims.values_mut().for_each(|claim| claim.member = claim.member.map(id));
+    for answer in seen.etcd.answers.values_mut() {
+        if let Seen::Known(answer) = answer {
+            answer.member = id(answer.member);
+            answer.leader = answer.leader.map(id);
+        }
+    }
+    if let Seen::Known(members) = &mut seen.etcd.members {
+        members.leader = members.leader.map(id);
+        members.list = members.list.iter().map(|(&old, member)| (id(old), member.clone())).collect();
+    }
+    seen.etcd.silent_since = seen.etcd.silent_since.iter().map(|(&old, &since)| (id(old), since)).collect();
+    seen
+}
+
+fn rename_action(action: &Action, id: impl Fn(MemberId) -> MemberId) -> Action {
+    let mut action = action.clone();
+    match &mut action {
+        Action::LabelClaim { member, .. }
+        | Action::Promote { member, .. }
+        | Action::RemoveMember { member, .. } => *member = id(*member),
+        Action::MoveLeader { from, to, .. } => (*from, *to) = (id(*from), id(*to)),
+        _ => {}
+    }
+    action
+}

@@ -1,0 +1,208 @@
+//! Random snapshots: any mixture of pods, volumes and members, and settled clusters.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use etcd_operator_core::decide::{Goal, OnDelete, OnStop};
+use etcd_operator_core::observed::{
+    Answer, Claim, Cluster, ClusterId, Etcd, Formed, Member, MemberId, Members, Observed, Order, Ordinal,
+    Pod, Process, Seen, Set, Start,
+};
+use jiff::Timestamp;
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+/// More than the API allows: as text, pod 10 comes before pod 9.
+const ORDINALS: usize = 13;
+const ID: ClusterId = ClusterId(0xc1);
+
+/// What may be at one ordinal.
+#[derive(Clone, Debug)]
+struct Slot {
+    pod: Option<(Process, bool, bool)>,
+    claim: Option<(Label, bool, bool)>,
+    member: Option<(bool, Start, Voice)>,
+    index: u64,
+    hash: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Label {
+    None,
+    Right,
+    Wrong,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Voice {
+    Serves,
+    Answers,
+    Silent,
+    LongSilent,
+}
+
+fn slot() -> impl Strategy<Value = Slot> {
+    let process = select(vec![
+        Process::CannotStart("no room".into()),
+        Process::Waiting,
+        Process::Forming,
+        Process::DataLost,
+        Process::Failing("it ended".into()),
+        Process::Started,
+        Process::Started,
+    ]);
+    let label = select(vec![Label::None, Label::Right, Label::Right, Label::Wrong]);
+    let start =
+        select(vec![Start::Added, Start::Listed, Start::Published, Start::Published, Start::Published]);
+    let voice = select(vec![Voice::Serves, Voice::Serves, Voice::Answers, Voice::Silent, Voice::LongSilent]);
+    let often = prop::bool::weighted(0.8);
+    let seldom = prop::bool::weighted(0.2);
+    (
+        option::of((process, seldom, often)),
+        option::of((label, seldom, often)),
+        option::of((seldom, start, voice)),
+        select(vec![0_u64, 4500, 5000]),
+        option::weighted(0.9, select(vec![1_u32, 1, 1, 1, 2])),
+    )
+        .prop_map(|(pod, claim, member, index, hash)| Slot { pod, claim, member, index, hash })
+}
+
+fn goal() -> impl Strategy<Value = Goal> {
+    let on_stop = select(vec![OnStop::Retain, OnStop::RetainAll, OnStop::Delete]);
+    let on_delete = select(vec![OnDelete::Retain, OnDelete::Delete]);
+    (0_u8..=9, prop::bool::weighted(0.02), on_stop, on_delete)
+        .prop_map(|(size, paused, on_stop, on_delete)| Goal { size, paused, on_stop, on_delete })
+}
+
+pub fn anything() -> impl Strategy<Value = (Goal, Observed)> {
+    let cluster = (
+        prop::bool::weighted(0.1),
+        prop::bool::weighted(0.9),
+        option::weighted(0.8, select(vec![0_i64, 30, 80])),
+    );
+    let order = option::weighted(0.2, (prop::bool::weighted(0.7), 1_u8..=9));
+    let leader = option::weighted(0.9, 0..ORDINALS);
+    let known = prop::bool::weighted(0.8);
+    let slots = vec(option::weighted(0.6, slot()), ORDINALS);
+    (goal(), cluster, order, option::weighted(0.9, 0_u8..=9), slots, leader, known).prop_map(
+        |(goal, (deleting, finalizer, formed), order, replicas, slots, leader, known)| {
+            let mut seen = empty();
+            seen.cluster.deleting = deleting;
+            seen.cluster.finalizer = finalizer;
+            seen.cluster.formed = formed.map(|since| Formed { id: ID, since: at(since) });
+            seen.order = order.map(|(armed, size)| Order { uid: "order".into(), armed, size });
+            seen.set = replicas.map(|replicas| Set { uid: "set".into(), replicas });
+            for (ordinal, slot) in slots.iter().enumerate() {
+                if let Some(slot) = slot {
+                    fill(&mut seen, ordinal, slot);
+                }
+            }
+            lead(&mut seen, leader.map(member_id));
+            if !known {
+                seen.etcd.members = Seen::Unknown("no quorum".into());
+            }
+            (goal, seen)
+        },
+    )
+}
+
+pub fn settled() -> impl Strategy<Value = (Goal, Observed)> {
+    (goal(), 0..9_usize).prop_map(|(mut goal, leader)| {
+        goal.size = goal.size.max(1);
+        goal.paused = false;
+        let mut seen = empty();
+        seen.cluster.formed = Some(Formed { id: ID, since: at(0) });
+        seen.set = Some(Set { uid: "set".into(), replicas: goal.size });
+        for ordinal in 0..usize::from(goal.size) {
+            let slot = Slot {
+                pod: Some((Process::Started, false, true)),
+                claim: Some((Label::Right, false, true)),
+                member: Some((false, Start::Published, Voice::Serves)),
+                index: 5000,
+                hash: None,
+            };
+            fill(&mut seen, ordinal, &slot);
+        }
+        lead(&mut seen, Some(member_id(leader % usize::from(goal.size))));
+        (goal, seen)
+    })
+}
+
+fn empty() -> Observed {
+    let cluster = Cluster { uid: "uid".into(), deleting: false, finalizer: true, formed: None };
+    let members = Seen::Known(Members { cluster: ID, leader: None, list: BTreeMap::new() });
+    Observed {
+        now: at(100),
+        cluster,
+        order: None,
+        set: None,
+        pods: BTreeMap::new(),
+        claims: BTreeMap::new(),
+        etcd: Etcd { answers: BTreeMap::new(), members, silent_since: BTreeMap::new() },
+    }
+}
+
+/// IDs are in another order than ordinals.
+fn member_id(ordinal: usize) -> MemberId {
+    MemberId(0x100 + (ordinal as u64 * 7) % 16)
+}
+
+fn fill(seen: &mut Observed, ordinal: usize, slot: &Slot) {
+    let id = member_id(ordinal);
+    let ordinal = Ordinal(ordinal as u8);
+    let Slot { pod, claim, member, index, hash } = slot.clone();
+    if let Some((etcd, terminating, published)) = pod {
+        seen.pods.insert(ordinal, Pod { uid: format!("pod-{ordinal}"), terminating, published, etcd });
+    }
+    if let Some((label, terminating, bound)) = claim {
+        let member = match label {
+            Label::None => None,
+            Label::Right => Some(id),
+            Label::Wrong => Some(MemberId(id.0 + 0x1000)),
+        };
+        let uid = format!("claim-{ordinal}");
+        seen.claims.insert(ordinal, Claim { uid, terminating, cluster_uid: "uid".into(), bound, member });
+    }
+    let Some((learner, start, voice)) = member else { return };
+    let answer = Answer {
+        cluster: ID,
+        member: id,
+        leader: None,
+        linearizable: voice == Voice::Serves && !learner,
+        applied_index: index,
+        two_learners: true,
+        listed: Some(3),
+        hash,
+    };
+    match voice {
+        Voice::Serves | Voice::Answers => {
+            seen.etcd.answers.insert(ordinal, Seen::Known(answer));
+        }
+        Voice::Silent => {
+            seen.etcd.answers.insert(ordinal, Seen::Unknown("silent".into()));
+        }
+        Voice::LongSilent => {
+            seen.etcd.silent_since.insert(id, at(0));
+        }
+    }
+    if let Seen::Known(members) = &mut seen.etcd.members {
+        members.list.insert(id, Member { ordinal: Some(ordinal), learner, start });
+    }
+}
+
+fn lead(seen: &mut Observed, leader: Option<MemberId>) {
+    if let Seen::Known(members) = &mut seen.etcd.members {
+        let voters: BTreeSet<MemberId> = members.voters().map(|(id, _)| id).collect();
+        members.leader = leader.filter(|id| voters.contains(id));
+    }
+    for answer in seen.etcd.answers.values_mut() {
+        if let Seen::Known(answer) = answer {
+            answer.leader = leader;
+        }
+    }
+}
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(seconds).expect("the first years")
+}

@@ -1,0 +1,261 @@
+//! Reads a snapshot from its description; the words are in README.md beside this file.
+
+use std::collections::BTreeMap;
+
+use etcd_operator_core::decide::{Goal, OnDelete, OnStop};
+use etcd_operator_core::observed::{
+    Answer, Claim, Cluster, ClusterId, Etcd, Formed, Member, MemberId, Members, Observed, Order, Ordinal,
+    Pod, Process, Seen, Set, Start,
+};
+use jiff::Timestamp;
+
+const UID: &str = "cluster-uid";
+const ID: ClusterId = ClusterId(0xc1);
+
+type Result<T> = std::result::Result<T, String>;
+
+pub fn read(description: &str) -> Result<(Goal, Observed)> {
+    let mut goal = Goal { size: 3, paused: false, on_stop: OnStop::Retain, on_delete: OnDelete::Retain };
+    let mut seen = nothing();
+    for line in description.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        understand(&words, &mut goal, &mut seen).map_err(|problem| format!("{problem}, in: {line}"))?;
+    }
+    Ok((goal, seen))
+}
+
+fn nothing() -> Observed {
+    let cluster = Cluster { uid: UID.into(), deleting: false, finalizer: true, formed: None };
+    let members = Seen::Unknown("nobody serves a linearizable read".into());
+    Observed {
+        now: at(100),
+        cluster,
+        order: None,
+        set: None,
+        pods: BTreeMap::new(),
+        claims: BTreeMap::new(),
+        etcd: Etcd { answers: BTreeMap::new(), members, silent_since: BTreeMap::new() },
+    }
+}
+
+fn understand(words: &[&str], goal: &mut Goal, seen: &mut Observed) -> Result<()> {
+    let (&subject, rest) = words.split_first().ok_or("an empty line")?;
+    match (subject, rest) {
+        ("goal", rest) => read_goal(rest, goal),
+        ("cluster", rest) => read_cluster(rest, &mut seen.cluster),
+        ("now", [seconds]) => number(seconds).map(|seconds| seen.now = at(seconds)),
+        ("order", ["gone"]) => {
+            seen.order = None;
+            Ok(())
+        }
+        ("order", [size, rest @ ..]) => {
+            let armed = !rest.contains(&"unarmed");
+            seen.order = Some(Order { uid: "order-uid".into(), armed, size: number(size)? });
+            Ok(())
+        }
+        ("set", ["gone"]) => {
+            seen.set = None;
+            Ok(())
+        }
+        ("set", [replicas]) => {
+            seen.set = Some(Set { uid: "set-uid".into(), replicas: number(replicas)? });
+            Ok(())
+        }
+        ("pod" | "pods", [which, rest @ ..]) => {
+            range(which, 10)?.try_for_each(|ordinal| read_pod(Ordinal(ordinal as u8), rest, seen))
+        }
+        ("claim" | "claims", [which, rest @ ..]) => {
+            range(which, 10)?.try_for_each(|ordinal| read_claim(Ordinal(ordinal as u8), rest, seen))
+        }
+        ("member" | "members", [which, rest @ ..]) => {
+            range(which, 16)?.try_for_each(|id| read_member(MemberId(id), rest, seen))
+        }
+        ("leader", [who]) => read_leader(who, seen),
+        ("etcd", ["unknown"]) => {
+            seen.etcd.members = Seen::Unknown("nobody serves a linearizable read".into());
+            Ok(())
+        }
+        ("etcd", ["is", id]) => {
+            members(seen).cluster = ClusterId(hexadecimal(id)?);
+            Ok(())
+        }
+        ("running", [size]) => running(number(size)?, seen),
+        _ => Err("not understood".into()),
+    }
+}
+
+fn running(size: u8, seen: &mut Observed) -> Result<()> {
+    seen.cluster.formed = Some(Formed { id: ID, since: at(0) });
+    seen.set = Some(Set { uid: "set-uid".into(), replicas: size });
+    for ordinal in Ordinal::below(size) {
+        let member = format!("member=a{ordinal:x}", ordinal = ordinal.0);
+        read_pod(ordinal, &["started"], seen)?;
+        read_claim(ordinal, &[&member], seen)?;
+        read_member(MemberId(0xa0 + u64::from(ordinal.0)), &[], seen)?;
+    }
+    read_leader("a0", seen)
+}
+
+fn read_goal(words: &[&str], goal: &mut Goal) -> Result<()> {
+    for word in words {
+        match *word {
+            "paused" => goal.paused = true,
+            "on-stop=Retain" => goal.on_stop = OnStop::Retain,
+            "on-stop=RetainAll" => goal.on_stop = OnStop::RetainAll,
+            "on-stop=Delete" => goal.on_stop = OnStop::Delete,
+            "on-delete=Retain" => goal.on_delete = OnDelete::Retain,
+            "on-delete=Delete" => goal.on_delete = OnDelete::Delete,
+            size => goal.size = number(size)?,
+        }
+    }
+    Ok(())
+}
+
+fn read_cluster(words: &[&str], cluster: &mut Cluster) -> Result<()> {
+    for word in words {
+        match word.split_once('=').unwrap_or((word, "")) {
+            ("no-finalizer", "") => cluster.finalizer = false,
+            ("deleting", "") => cluster.deleting = true,
+            ("never-formed", "") => cluster.formed = None,
+            ("formed", formed) => {
+                let (id, since) = formed.split_once('@').ok_or("formed=ID@SECOND")?;
+                cluster.formed = Some(Formed { id: ClusterId(hexadecimal(id)?), since: at(number(since)?) });
+            }
+            _ => return Err(format!("{word} is not understood")),
+        }
+    }
+    Ok(())
+}
+
+fn read_pod(ordinal: Ordinal, words: &[&str], seen: &mut Observed) -> Result<()> {
+    let before = seen.pods.remove(&ordinal);
+    let uid = format!("pod-{ordinal}-uid");
+    let mut pod = before.unwrap_or(Pod { uid, terminating: false, published: true, etcd: Process::Waiting });
+    for word in words {
+        match *word {
+            "gone" => return Ok(()),
+            "waiting" => pod.etcd = Process::Waiting,
+            "forming" => pod.etcd = Process::Forming,
+            "started" => pod.etcd = Process::Started,
+            "data-lost" => pod.etcd = Process::DataLost,
+            "cannot-start" => pod.etcd = Process::CannotStart("no node has room for it".into()),
+            "failing" => pod.etcd = Process::Failing("it ended with 2".into()),
+            "terminating" => pod.terminating = true,
+            "unpublished" => pod.published = false,
+            _ => return Err(format!("{word} is not understood")),
+        }
+    }
+    seen.pods.insert(ordinal, pod);
+    Ok(())
+}
+
+fn read_claim(ordinal: Ordinal, words: &[&str], seen: &mut Observed) -> Result<()> {
+    seen.claims.remove(&ordinal);
+    let uid = format!("claim-{ordinal}-uid");
+    let mut claim = Claim { uid, terminating: false, cluster_uid: UID.into(), bound: true, member: None };
+    for word in words {
+        match word.split_once('=').unwrap_or((word, "")) {
+            ("gone", "") => return Ok(()),
+            ("foreign", "") => claim.cluster_uid = "former-uid".into(),
+            ("terminating", "") => claim.terminating = true,
+            ("unbound", "") => claim.bound = false,
+            ("member", id) => claim.member = Some(MemberId(hexadecimal(id)?)),
+            _ => return Err(format!("{word} is not understood")),
+        }
+    }
+    seen.claims.insert(ordinal, claim);
+    Ok(())
+}
+
+fn read_member(id: MemberId, words: &[&str], seen: &mut Observed) -> Result<()> {
+    let own = Ordinal((id.0 & 0xf) as u8);
+    let known = members(seen).list.remove(&id);
+    let mut member = known.unwrap_or(Member { ordinal: Some(own), learner: false, start: Start::Published });
+    let mut answer = Answer {
+        cluster: members(seen).cluster,
+        member: id,
+        leader: members(seen).leader,
+        linearizable: true,
+        applied_index: 5000,
+        two_learners: true,
+        listed: Some(3),
+        hash: Some(1),
+    };
+    let (mut silent, mut unlisted) = (false, false);
+    for word in words {
+        match word.split_once('=').unwrap_or((word, "")) {
+            ("gone", "") => {
+                seen.etcd.answers.remove(&own);
+                return Ok(());
+            }
+            ("pod", "none") => member.ordinal = None,
+            ("pod", ordinal) => member.ordinal = Some(Ordinal(number(ordinal)?)),
+            ("learner", "") => {
+                member.learner = true;
+                answer.linearizable = false;
+            }
+            ("added", "") => (member.start, silent) = (Start::Added, true),
+            ("listed", "") => (member.start, silent) = (Start::Listed, true),
+            ("silent", "") => silent = true,
+            ("silent-since", seconds) => {
+                silent = true;
+                seen.etcd.silent_since.insert(id, at(number(seconds)?));
+            }
+            ("unlisted", "") => unlisted = true,
+            ("elsewhere", "") => answer.cluster = ClusterId(0xc2),
+            ("index", index) => answer.applied_index = number(index)?,
+            ("one-learner", "") => answer.two_learners = false,
+            ("hash", "none") => answer.hash = None,
+            ("hash", hash) => answer.hash = Some(number(hash)?),
+            _ => return Err(format!("{word} is not understood")),
+        }
+    }
+    if let Some(ordinal) = member.ordinal {
+        let answer = if silent { Seen::Unknown("no answer".into()) } else { Seen::Known(answer) };
+        seen.etcd.answers.insert(ordinal, answer);
+    }
+    if !unlisted {
+        members(seen).list.insert(id, member);
+    }
+    Ok(())
+}
+
+fn read_leader(who: &str, seen: &mut Observed) -> Result<()> {
+    let leader = if who == "unknown" { None } else { Some(MemberId(hexadecimal(who)?)) };
+    members(seen).leader = leader;
+    for answer in seen.etcd.answers.values_mut() {
+        if let Seen::Known(answer) = answer {
+            answer.leader = leader;
+        }
+    }
+    Ok(())
+}
+
+/// The members, known from now on.
+fn members(seen: &mut Observed) -> &mut Members {
+    if let Seen::Unknown(_) = seen.etcd.members {
+        seen.etcd.members = Seen::Known(Members { cluster: ID, leader: None, list: BTreeMap::new() });
+    }
+    match &mut seen.etcd.members {
+        Seen::Known(members) => members,
+        Seen::Unknown(_) => unreachable!("made known above"),
+    }
+}
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(seconds).expect("scenarios play in the first years")
+}
+
+fn number<T: std::str::FromStr>(word: &str) -> Result<T> {
+    word.parse().map_err(|_| format!("{word} is no number that fits"))
+}
+
+fn hexadecimal(word: &str) -> Result<u64> {
+    u64::from_str_radix(word, 16).map_err(|_| format!("{word} is no hexadecimal number"))
+}
+
+fn range(word: &str, radix: u32) -> Result<std::ops::RangeInclusive<u64>> {
+    let (first, last) = word.split_once('-').unwrap_or((word, word));
+    let parse = |word| u64::from_str_radix(word, radix).map_err(|_| format!("{word} is no number"));
+    Ok(parse(first)?..=parse(last)?)
+}

@@ -1,0 +1,114 @@
+//! The CustomResourceDefinitions as the API server serves them.
+
+use etcd_operator_core::api::{EtcdBackup, EtcdCluster, EtcdRestore};
+use kube::api::{Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+use crate::{installed, kubectl, untyped};
+
+#[tokio::test]
+async fn what_is_left_out_gets_its_default() {
+    let api = installed().await;
+    let clusters = untyped::<EtcdCluster>(&api.client().await.expect("an administrator's client"));
+    let defaults = json!({
+        "size": 3,
+        "version": "v3.5.21",
+        "repository": "quay.io/coreos/etcd",
+        "storage": {"size": "10Gi", "onStop": "Retain", "onDelete": "Retain"},
+        "security": {
+            "tls": {"enabled": true, "clientTLSEnabled": true, "peerTLSEnabled": true, "autoTLS": true},
+        },
+        "podDisruptionBudget": "Enabled",
+    });
+    for (name, spec) in [("empty", Some(json!({}))), ("without", None), ("null", Some(json!({"size": null})))]
+    {
+        let mut object =
+            json!({"apiVersion": "etcd.etcd.io/v1alpha1", "kind": "EtcdCluster", "metadata": {"name": name}});
+        if let Some(spec) = spec {
+            object["spec"] = spec;
+        }
+        let object = serde_json::from_value(object).expect("it is an object");
+        let made = clusters.create(&PostParams::default(), &object).await.expect("it is accepted");
+        assert_eq!(made.data["spec"], defaults, "{name}");
+        let typed: EtcdCluster = serde_json::from_value(serde_json::to_value(&made).expect("plain data"))
+            .expect("our types read it");
+        assert_eq!(typed.spec, Default::default(), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_cluster_is_scaled_by_the_scale_subresource() {
+    let api = installed().await;
+    let clusters = untyped::<EtcdCluster>(&api.client().await.expect("an administrator's client"));
+    kubectl(&api, &["apply", "-f", "../examples/minimal.yaml"]).await;
+    let status = json!({"status": {"readyReplicas": 2, "selector": "etcd.etcd.io/cluster=minimal"}});
+    clusters
+        .patch_status("minimal", &PatchParams::default(), &Patch::Merge(&status))
+        .await
+        .expect("the status can be written");
+    let scale = clusters.get_scale("minimal").await.expect("there is a scale");
+    assert_eq!(scale.spec.and_then(|spec| spec.replicas), Some(3));
+    let status = scale.status.expect("it has a status");
+    assert_eq!((status.replicas, status.selector.as_deref()), (2, Some("etcd.etcd.io/cluster=minimal")));
+
+    kubectl(&api, &["scale", "etcd", "minimal", "--replicas=5"]).await;
+    let scaled = clusters.get("minimal").await.expect("it is there");
+    assert_eq!(scaled.data["spec"]["size"], json!(5));
+}
+
+#[tokio::test]
+async fn people_find_the_kinds_and_their_help() {
+    let api = installed().await;
+    kubectl(&api, &["apply", "-f", "../examples"]).await;
+    let all = kubectl(&api, &["get", "etcd-all", "-o", "name"]).await;
+    for name in
+        ["cluster.etcd.etcd.io/minimal", "backup.etcd.etcd.io/nightly", "restore.etcd.etcd.io/yesterday"]
+    {
+        assert!(all.contains(name), "{all}");
+    }
+    for (short, titles) in [
+        ("etcd", "PHASE SIZE READY VERSION AGE"),
+        ("etcdbackup", "PHASE CLUSTER STORAGE SIZE AGE"),
+        ("etcdrestore", "PHASE BACKUP CLUSTER TYPE AGE"),
+    ] {
+        let shown = kubectl(&api, &["get", short]).await;
+        let first: Vec<_> = shown.lines().next().unwrap_or_default().split_whitespace().skip(1).collect();
+        assert_eq!(first.join(" "), titles, "{shown}");
+        assert_eq!(shown.matches("NAME").count(), 1, "{shown}");
+    }
+    let help = kubectl(&api, &["explain", "etcdcluster.spec.storage.onStop"]).await;
+    assert!(help.contains("Retain") && help.contains("last"), "{help}");
+}
+
+#[tokio::test]
+async fn backups_and_restores_are_checked_too() {
+    let api = installed().await;
+    let client = api.client().await.expect("an administrator's client");
+    let (backups, restores) = (untyped::<EtcdBackup>(&client), untyped::<EtcdRestore>(&client));
+    let object = |kind: &str, spec: Value| {
+        let object = json!({
+            "apiVersion": "etcd.etcd.io/v1alpha1", "kind": kind, "metadata": {"name": "x"}, "spec": spec,
+        });
+        serde_json::from_value(object).expect("it is an object")
+    };
+    let parameters = PostParams { dry_run: true, ..PostParams::default() };
+    for (spec, field) in [
+        (json!({"clusterName": "kv", "storageType": "S3"}), "storageType S3 needs to know the bucket"),
+        (json!({"clusterName": "kv", "storageType": "Tape"}), "spec.storageType"),
+        (json!({"storageType": "Local"}), "spec.clusterName"),
+    ] {
+        let error = backups.create(&parameters, &object("EtcdBackup", spec)).await.expect_err("it is wrong");
+        assert!(error.to_string().contains(field), "{error}");
+    }
+    for (spec, field) in [
+        (json!({"clusterName": "kv"}), "spec.backupName"),
+        (
+            json!({"clusterName": "kv", "backupName": "b", "clusterTemplate": {"version": "3.5.1"}}),
+            "spec.clusterTemplate.version",
+        ),
+    ] {
+        let error =
+            restores.create(&parameters, &object("EtcdRestore", spec)).await.expect_err("it is wrong");
+        assert!(error.to_string().contains(field), "{error}");
+    }
+}

@@ -1,0 +1,92 @@
+//! Every manifest that we show to people works, also with the strict check of unknown fields.
+
+use std::path::PathBuf;
+
+use etcd_operator_core::api::{EtcdBackup, EtcdCluster, EtcdRestore};
+use etcd_operator_core::intent::NodePort;
+use etcd_operator_core::validate::{validate, validate_backup, validate_restore};
+use serde_json::Value;
+
+use crate::{installed, kubectl, root};
+
+/// The manifest that the user guide scales up and down.
+const SCALING: &str = "test/testdata/test-scaling-scenarios.yaml";
+
+fn manifests() -> Vec<PathBuf> {
+    let folder = std::fs::read_dir(root().join("examples")).expect("there are examples");
+    let examples = folder.flatten().map(|entry| entry.path());
+    let mut all: Vec<_> = examples.chain([root().join(SCALING)]).collect();
+    all.sort();
+    all
+}
+
+fn objects(path: &PathBuf) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).expect("it can be read");
+    serde_saphyr::from_multiple(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+#[tokio::test]
+async fn every_example_is_accepted_by_the_api_server() {
+    let api = installed().await;
+    for path in manifests() {
+        kubectl(&api, &["apply", "--validate=strict", "-f", &path.display().to_string()]).await;
+    }
+}
+
+#[test]
+fn every_example_is_valid_and_says_only_what_our_types_know() {
+    for path in manifests() {
+        for object in objects(&path) {
+            let (again, problems) = match object["kind"].as_str() {
+                Some("EtcdCluster") => {
+                    let cluster: EtcdCluster = read(&object);
+                    (serde_json::to_value(&cluster), validate(&cluster).err().unwrap_or_default())
+                }
+                Some("EtcdBackup") => {
+                    let backup: EtcdBackup = read(&object);
+                    (serde_json::to_value(&backup), validate_backup(&backup))
+                }
+                Some("EtcdRestore") => {
+                    let restore: EtcdRestore = read(&object);
+                    (serde_json::to_value(&restore), validate_restore(&restore))
+                }
+                Some("Namespace") => (Ok(object.clone()), Vec::new()),
+                _ => panic!("{}: an example of another kind: {object}", path.display()),
+            };
+            assert_eq!(problems, [], "{}", path.display());
+            assert_contains(&again.expect("plain data"), &object, &path.display().to_string());
+        }
+    }
+}
+
+#[test]
+fn the_manifest_of_the_user_guide_is_what_the_guide_speaks_of() {
+    let objects = objects(&root().join(SCALING));
+    assert_eq!(objects[0]["metadata"]["name"], "test-scaling");
+    let intent = validate(&read(&objects[1])).expect("it is valid");
+    assert_eq!((intent.namespace.as_str(), intent.name.as_str()), ("test-scaling", "test-scaling-cluster"));
+    assert_eq!((intent.size, intent.image().as_str()), (1, "quay.io/coreos/etcd:v3.5.21"));
+    assert_eq!(intent.node_port, Some(NodePort::Fixed(30379)));
+    assert!(intent.debug_image.is_some_and(|image| image.contains("netshoot")));
+}
+
+fn read<T: serde::de::DeserializeOwned>(object: &Value) -> T {
+    serde_json::from_value(object.clone()).expect("our types read it")
+}
+
+/// A field that was lost on the way through our types is one that they do not know.
+fn assert_contains(all: &Value, some: &Value, path: &str) {
+    match (all, some) {
+        (Value::Object(all), Value::Object(some)) => {
+            for (name, value) in some {
+                let path = format!("{path}: {name}");
+                assert_contains(all.get(name).unwrap_or_else(|| panic!("{path} is unknown")), value, &path);
+            }
+        }
+        (Value::Array(all), Value::Array(some)) => {
+            assert_eq!(all.len(), some.len(), "{path}");
+            all.iter().zip(some).for_each(|(all, some)| assert_contains(all, some, path));
+        }
+        (all, some) => assert_eq!(all, some, "{path}"),
+    }
+}

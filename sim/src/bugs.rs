@@ -1,0 +1,73 @@
+//! Bugs to plant, so that it is seen whether the simulation finds them.
+
+use etcd_operator_core::observed::{Answer, Observed, Seen};
+use etcd_operator_core::plan::{Action, Plan};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bug {
+    /// Every voter is taken for a serving one, so that a healthy one is removed although too few are left.
+    QuorumSkipped,
+    /// The volume of a removed member is taken for a fresh one.
+    VolumeReused,
+    /// The order stays, and agents follow it again.
+    OldOrderHonoured,
+    /// Volumes are never told whose data they hold.
+    LabelSkipped,
+    /// What could do harm is done on the word of a cache.
+    CacheTrusted,
+}
+
+impl Bug {
+    /// What the operator fails to see.
+    pub fn blind(self, seen: &mut Observed) {
+        match self {
+            Self::VolumeReused => {
+                let members = seen.etcd.members.known().cloned();
+                for claim in seen.claims.values_mut() {
+                    let listed = claim.member.is_some_and(|member| {
+                        members.as_ref().is_none_or(|members| members.list.contains_key(&member))
+                    });
+                    claim.member = claim.member.filter(|_| listed);
+                }
+            }
+            Self::LabelSkipped => {
+                let members = seen.etcd.members.known().cloned();
+                for (ordinal, claim) in &mut seen.claims {
+                    claim.member =
+                        members.as_ref().and_then(|members| members.at(*ordinal)).map(|(id, _)| id);
+                }
+            }
+            Self::QuorumSkipped => everybody_serves(seen),
+            Self::OldOrderHonoured | Self::CacheTrusted => {}
+        }
+    }
+
+    /// What the operator does instead.
+    pub fn twist(self, mut plan: Plan) -> Plan {
+        match self {
+            Self::OldOrderHonoured => {
+                plan.actions.retain(|action| !matches!(action, Action::DeleteOrder { .. }));
+            }
+            Self::QuorumSkipped | Self::VolumeReused | Self::LabelSkipped | Self::CacheTrusted => {}
+        }
+        plan
+    }
+}
+
+fn everybody_serves(seen: &mut Observed) {
+    let Seen::Known(members) = &seen.etcd.members else { return };
+    for (member, voter) in members.voters() {
+        let Some(ordinal) = voter.ordinal else { continue };
+        let answer = Answer {
+            cluster: members.cluster,
+            member,
+            leader: members.leader,
+            linearizable: true,
+            applied_index: 0,
+            two_learners: false,
+            listed: None,
+            hash: Some(1),
+        };
+        seen.etcd.answers.insert(ordinal, Seen::Known(answer));
+    }
+}

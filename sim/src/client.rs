@@ -1,0 +1,70 @@
+//! A client that writes all the time, and reads what it was promised.
+
+use std::collections::BTreeMap;
+
+use etcd_operator_core::observed::{ClusterId, Ordinal};
+
+use crate::etcd::{Change, api, consensus};
+use crate::world::{Promise, World};
+
+/// Writes, and remembers what it was promised.
+#[derive(Clone, Debug, Default)]
+pub struct Client {
+    next: u64,
+    /// Index, term, cluster and value of what is not answered yet.
+    pending: Vec<(usize, u64, ClusterId, u64)>,
+    /// The revision of the newest write that was acknowledged.
+    pub acked_revision: BTreeMap<ClusterId, u64>,
+    pub acked: u64,
+}
+
+pub fn write(world: &mut World) {
+    for _ in 0..3 {
+        let ordinals: Vec<Ordinal> = world.servers.keys().copied().collect();
+        let Some(&ordinal) = world.random.pick(&ordinals) else { return };
+        if let Some(at) = consensus::leader_of(&world.servers, &world.network, ordinal)
+            && let Some(leader) = world.servers.get_mut(&at)
+        {
+            world.client.next += 1;
+            let index = leader.append(Change::Write(world.client.next));
+            world.client.pending.push((index, leader.data.term, leader.data.cluster, world.client.next));
+        }
+    }
+    let truth = &world.truth;
+    let Client { pending, acked_revision, acked, .. } = &mut world.client;
+    pending.retain(|&(index, term, cluster, value)| {
+        let Some(committed) = truth.clusters.get(&cluster).filter(|committed| committed.log.len() >= index)
+        else {
+            return true;
+        };
+        let entry = &committed.log[index - 1];
+        if entry.term == term && entry.change == Change::Write(value) {
+            *acked += 1;
+            let revision = committed.applied.revision;
+            let newest = acked_revision.entry(cluster).or_default();
+            *newest = (*newest).max(revision);
+        }
+        false
+    });
+}
+
+/// Whoever serves a linearizable read must know every write that was acknowledged before.
+pub fn read(world: &mut World) {
+    let formed = world.formed();
+    for ordinal in world.servers.keys().copied().collect::<Vec<_>>() {
+        let Some(revision) = api::linearizable_revision(&world.servers, &world.network, ordinal) else {
+            continue;
+        };
+        let cluster = world.servers.get(&ordinal).map(|server| server.data.cluster);
+        let newest = formed.and_then(|formed| world.client.acked_revision.get(&formed)).copied().unwrap_or(0);
+        if cluster != formed {
+            world.violate(Promise::Identity, || {
+                format!("etcd {ordinal} serves another cluster than the one that formed")
+            });
+        } else if revision < newest {
+            world.violate(Promise::Data, || {
+                format!("etcd {ordinal} serves revision {revision}, but {newest} was acknowledged")
+            });
+        }
+    }
+}

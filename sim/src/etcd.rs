@@ -1,0 +1,224 @@
+//! etcd as a process on a volume: a log with terms, votes, and membership that is part of the log. What is promised to
+//! others (term, vote, entries) is on the volume; who loses the volume breaks its promises.
+
+pub mod api;
+pub mod consensus;
+pub mod election;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use etcd_operator_core::observed::{ClusterId, MemberId, Ordinal, Start};
+
+use crate::random::mix;
+
+/// A tenth of a second.
+pub type Tick = u64;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub term: u64,
+    pub change: Change,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    Nothing,
+    Write(u64),
+    /// Part of a static bootstrap.
+    Found(MemberId, Ordinal),
+    AddLearner(MemberId, Ordinal),
+    Promote(MemberId),
+    Remove(MemberId),
+    /// A member tells its client URLs.
+    Publish(MemberId),
+}
+
+impl Change {
+    pub fn is_membership(&self) -> bool {
+        match self {
+            Self::Found(..) | Self::AddLearner(..) | Self::Promote(_) | Self::Remove(_) => true,
+            Self::Nothing | Self::Write(_) | Self::Publish(_) => false,
+        }
+    }
+}
+
+/// What is on the volume.
+#[derive(Clone, Debug)]
+pub struct Data {
+    pub cluster: ClusterId,
+    pub member: MemberId,
+    pub term: u64,
+    pub vote: Option<MemberId>,
+    pub log: Vec<Entry>,
+    pub commit: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    pub ordinal: Ordinal,
+    pub learner: bool,
+    pub start: Start,
+}
+
+/// What follows from the entries up to an index.
+#[derive(Clone, Debug, Default)]
+pub struct Applied {
+    pub index: usize,
+    pub members: BTreeMap<MemberId, Peer>,
+    pub removed: BTreeSet<MemberId>,
+    /// How many writes there were.
+    pub revision: u64,
+}
+
+impl Applied {
+    pub fn apply(&mut self, entry: &Entry) {
+        self.index += 1;
+        match &entry.change {
+            Change::Nothing => {}
+            Change::Write(_) => self.revision += 1,
+            Change::Found(id, ordinal) => self.insert(*id, *ordinal, false, Start::Listed),
+            Change::AddLearner(id, ordinal) => self.insert(*id, *ordinal, true, Start::Added),
+            Change::Promote(id) => self.change(*id, |peer| peer.learner = false),
+            Change::Publish(id) => self.change(*id, |peer| peer.start = Start::Published),
+            Change::Remove(id) => {
+                self.members.remove(id);
+                self.removed.insert(*id);
+            }
+        }
+    }
+
+    fn insert(&mut self, id: MemberId, ordinal: Ordinal, learner: bool, start: Start) {
+        self.members.insert(id, Peer { ordinal, learner, start });
+    }
+
+    fn change(&mut self, id: MemberId, change: impl Fn(&mut Peer)) {
+        if let Some(peer) = self.members.get_mut(&id) {
+            change(peer);
+        }
+    }
+
+    pub fn voters(&self) -> impl Iterator<Item = (MemberId, &Peer)> {
+        self.members.iter().filter(|(_, peer)| !peer.learner).map(|(&id, peer)| (id, peer))
+    }
+
+    pub fn is_voter(&self, id: MemberId) -> bool {
+        self.members.get(&id).is_some_and(|peer| !peer.learner)
+    }
+}
+
+#[derive(Clone, Debug)]
+pub enum Role {
+    Follower,
+    Leader { matched: BTreeMap<MemberId, usize>, next: BTreeMap<MemberId, usize>, quorum_seen: Tick },
+}
+
+/// Why a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// It was told that it is no member any more.
+    Removed,
+    /// The leader remembers entries that it no longer has.
+    Panicked,
+}
+
+/// A running etcd.
+#[derive(Clone, Debug)]
+pub struct Server {
+    pub data: Data,
+    pub applied: Applied,
+    pub leader: Option<MemberId>,
+    pub role: Role,
+    /// When it last heard of a leader.
+    pub heard: Tick,
+    pub patience: Tick,
+    pub max_learners: usize,
+    /// Since when it has been connected with its peers.
+    pub connected: BTreeMap<MemberId, Tick>,
+    pub exit: Option<Exit>,
+}
+
+impl Server {
+    pub fn start(data: Data, max_learners: usize, now: Tick) -> Self {
+        let mut server = Self {
+            data,
+            applied: Applied::default(),
+            leader: None,
+            role: Role::Follower,
+            heard: now,
+            patience: 10,
+            max_learners,
+            connected: BTreeMap::new(),
+            exit: None,
+        };
+        server.apply();
+        server
+    }
+
+    pub fn id(&self) -> MemberId {
+        self.data.member
+    }
+
+    pub fn leads(&self) -> bool {
+        matches!(self.role, Role::Leader { .. })
+    }
+
+    /// Applies what is known to be committed.
+    pub fn apply(&mut self) {
+        while self.applied.index < self.data.commit {
+            self.applied.apply(&self.data.log[self.applied.index]);
+        }
+        if self.applied.removed.contains(&self.id()) {
+            self.exit = self.exit.or(Some(Exit::Removed));
+        }
+    }
+
+    pub fn append(&mut self, change: Change) -> usize {
+        self.data.log.push(Entry { term: self.data.term, change });
+        self.data.log.len()
+    }
+
+    /// Whether this log is at least as long as another's.
+    pub fn is_up_to_date_with(&self, last_term: u64, last_index: usize) -> bool {
+        (last_term, last_index) >= (self.last_term(), self.data.log.len())
+    }
+
+    pub fn last_term(&self) -> u64 {
+        self.data.log.last().map_or(0, |entry| entry.term)
+    }
+
+    pub fn step_down(&mut self, term: u64) {
+        if term > self.data.term {
+            self.data.term = term;
+            self.data.vote = None;
+        }
+        self.role = Role::Follower;
+        self.leader = None;
+    }
+}
+
+/// The data of a member that is started by a bootstrap order.
+pub fn found(order: u64, size: u8, own: Ordinal) -> Data {
+    let entries = Ordinal::below(size).map(|ordinal| (founding_id(order, ordinal), ordinal));
+    let log: Vec<Entry> =
+        entries.map(|(id, ordinal)| Entry { term: 1, change: Change::Found(id, ordinal) }).collect();
+    let commit = log.len();
+    Data { cluster: cluster_id(order), member: founding_id(order, own), term: 1, vote: None, log, commit }
+}
+
+/// The data of a member that joins: none yet.
+pub fn join(cluster: ClusterId, member: MemberId) -> Data {
+    Data { cluster, member, term: 0, vote: None, log: Vec::new(), commit: 0 }
+}
+
+pub fn cluster_id(order: u64) -> ClusterId {
+    ClusterId(mix(order) | 1)
+}
+
+pub fn founding_id(order: u64, ordinal: Ordinal) -> MemberId {
+    MemberId(mix(mix(order) ^ u64::from(ordinal.0)) | 1)
+}
+
+/// As etcd does it: the second is part of the ID, so the same URL added twice in one second has the same one.
+pub fn added_id(cluster: ClusterId, ordinal: Ordinal, now: Tick) -> MemberId {
+    MemberId(mix(cluster.0 ^ mix(u64::from(ordinal.0)) ^ mix(now / 10)) | 1)
+}

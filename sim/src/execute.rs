@@ -1,0 +1,212 @@
+//! Carries out one action, with the preconditions that the API server and etcd check for the real executor.
+//!
+//! What the operator itself must do before:
+//! - An action that [is decided twice](Action::is_decided_twice) is dropped unless a plan made from uncached reads
+//!   (objects from the API server, members by a linearizable read) has it too, unchanged.
+//! - Every write then carries what that read returned: the UID, and the resource version where content matters
+//!   (order, StatefulSet, claim, EtcdCluster), so that whatever happened in between makes it fail.
+//! - The order is made under its one name, unarmed; arming is a write on the resource version that was read.
+//! - Calls to etcd go to a member that has just served a linearizable read, of the cluster that the action names.
+//! - After an answer that is missing or ambiguous nothing else of the plan is done.
+
+use etcd_operator_core::observed::{ClusterId, MemberId, Ordinal};
+use etcd_operator_core::plan::Action;
+
+use crate::etcd::Tick;
+use crate::etcd::api::{self, Call};
+use crate::kube::{Cluster, Order, Set};
+use crate::observe::uid;
+use crate::watch;
+use crate::world::World;
+
+/// What was read right before the action.
+#[derive(Clone, Debug)]
+pub struct Evidence {
+    cluster: Option<(u64, u64)>,
+    set: Option<(u64, u64)>,
+    claims: Vec<(u64, u64)>,
+    /// Whether everything was to stop then.
+    pub stopping: bool,
+}
+
+impl Evidence {
+    pub fn read(world: &World) -> Self {
+        let objects = &world.kube.objects;
+        Self {
+            cluster: objects.cluster.as_ref().map(|cluster| (cluster.uid, cluster.version)),
+            set: objects.set.map(|set| (set.uid, set.version)),
+            claims: objects.claims.values().map(|claim| (claim.uid, claim.version)).collect(),
+            stopping: objects.cluster.as_ref().is_some_and(|cluster| cluster.goal.size == 0),
+        }
+    }
+}
+
+/// What became of an action.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Done,
+    /// A precondition did not hold.
+    Conflict,
+    Refused(api::Error),
+}
+
+pub fn execute(world: &mut World, action: &Action, evidence: &Evidence) -> Outcome {
+    let outcome = match action {
+        Action::AddFinalizer => change_cluster(world, evidence, |cluster, _| {
+            cluster.finalizer |= !cluster.deleting;
+        }),
+        Action::RemoveFinalizer => remove_finalizer(world, evidence),
+        Action::RecordFormed { cluster } => change_cluster(world, evidence, |there, now| {
+            there.formed.get_or_insert((*cluster, now));
+        }),
+        Action::CreateOrder { size } => create_order(world, *size),
+        Action::ArmOrder { uid } => arm_order(world, uid),
+        Action::DeleteOrder { uid: order } => {
+            let there = &mut world.kube.objects.order;
+            done(there.take_if(|there| uid("order", there.uid) == *order).is_some())
+        }
+        Action::SetReplicas { replicas } => set_replicas(world, *replicas, evidence),
+        Action::LabelClaim { ordinal, uid, member } => label_claim(world, *ordinal, uid, *member),
+        Action::DeleteClaim { ordinal, uid } => delete_claim(world, *ordinal, uid, evidence),
+        Action::DeletePod { ordinal, uid } => delete_pod(world, *ordinal, uid, evidence),
+        Action::DeleteSet { uid: set } => {
+            let there = &mut world.kube.objects.set;
+            done(there.take_if(|there| uid("set", there.uid) == *set).is_some())
+        }
+        Action::AddLearner { ordinal, cluster } => {
+            call(world, *cluster, |call, via| call.add_learner(via, *ordinal).map(drop))
+        }
+        Action::Promote { member, cluster, .. } => {
+            call(world, *cluster, |call, via| call.promote(via, *member))
+        }
+        Action::MoveLeader { from, to, cluster } => {
+            call(world, *cluster, |call, _| call.move_leader(*from, *to))
+        }
+        Action::RemoveMember { member, cluster } => {
+            let outcome = call(world, *cluster, |call, via| call.remove(via, *member));
+            if outcome == Outcome::Done {
+                watch::quorum_is_left(world);
+            }
+            outcome
+        }
+    };
+    world.note(|| match &outcome {
+        Outcome::Done => format!("  done: {action}"),
+        Outcome::Conflict => format!("  conflict: {action}"),
+        Outcome::Refused(error) => format!("  refused ({error:?}): {action}"),
+    });
+    outcome
+}
+
+fn done(happened: bool) -> Outcome {
+    if happened { Outcome::Done } else { Outcome::Conflict }
+}
+
+fn change_cluster(
+    world: &mut World,
+    evidence: &Evidence,
+    change: impl FnOnce(&mut Cluster, Tick),
+) -> Outcome {
+    let now = world.now;
+    let there = world.kube.objects.cluster.as_mut();
+    let there = there.filter(|cluster| evidence.cluster == Some((cluster.uid, cluster.version)));
+    done(
+        there
+            .map(|cluster| {
+                cluster.version += 1;
+                change(cluster, now);
+            })
+            .is_some(),
+    )
+}
+
+fn remove_finalizer(world: &mut World, evidence: &Evidence) -> Outcome {
+    let seen =
+        |cluster: &mut Cluster| cluster.deleting && evidence.cluster == Some((cluster.uid, cluster.version));
+    done(world.kube.objects.cluster.take_if(seen).is_some())
+}
+
+fn create_order(world: &mut World, size: u8) -> Outcome {
+    let order = Order { uid: world.kube.uid(), armed: false, size };
+    // The request may still be under way when everybody has given it up.
+    if world.random.chance(50) {
+        let when = world.now + world.random.between(1, 100);
+        world.late_orders.push((when, order));
+        return Outcome::Done;
+    }
+    let objects = &mut world.kube.objects;
+    if objects.cluster.is_none() || objects.order.is_some() {
+        return Outcome::Conflict;
+    }
+    objects.order = Some(order);
+    Outcome::Done
+}
+
+fn arm_order(world: &mut World, order: &str) -> Outcome {
+    let there = world.kube.objects.order.as_mut();
+    let there = there.filter(|there| uid("order", there.uid) == *order && !there.armed);
+    done(there.map(|there| there.armed = true).is_some())
+}
+
+fn set_replicas(world: &mut World, replicas: u8, evidence: &Evidence) -> Outcome {
+    let there = world.kube.objects.set.map(|set| (set.uid, set.version));
+    let before = world.kube.objects.set.map_or(0, |set| set.replicas);
+    if world.kube.objects.cluster.is_none() || there != evidence.set {
+        return Outcome::Conflict;
+    }
+    for ordinal in (replicas..before).map(Ordinal) {
+        watch::voter_is_left_alone(world, ordinal, evidence, "its pod is scaled away");
+    }
+    let fresh = world.kube.uid();
+    let (uid, version) = there.unwrap_or((fresh, 0));
+    world.kube.objects.set = Some(Set { uid, version: version + 1, replicas });
+    Outcome::Done
+}
+
+fn label_claim(world: &mut World, ordinal: Ordinal, claim: &str, member: MemberId) -> Outcome {
+    let there = world.kube.objects.claims.get_mut(&ordinal);
+    let Some(there) = there.filter(|there| uid("claim", there.uid) == claim && there.member.is_none()) else {
+        return Outcome::Conflict;
+    };
+    there.member = Some(member);
+    there.version += 1;
+    Outcome::Done
+}
+
+fn delete_claim(world: &mut World, ordinal: Ordinal, claim: &str, evidence: &Evidence) -> Outcome {
+    let there = world.kube.objects.claims.get_mut(&ordinal);
+    let seen = |uid: u64, version: u64| evidence.claims.contains(&(uid, version));
+    let Some(there) =
+        there.filter(|there| uid("claim", there.uid) == claim && seen(there.uid, there.version))
+    else {
+        return Outcome::Conflict;
+    };
+    there.terminating = true;
+    there.version += 1;
+    watch::volume_may_go(world, ordinal, evidence);
+    Outcome::Done
+}
+
+fn delete_pod(world: &mut World, ordinal: Ordinal, pod: &str, evidence: &Evidence) -> Outcome {
+    let there = world.kube.objects.pods.get_mut(&ordinal);
+    let Some(there) = there.filter(|there| uid("pod", there.uid) == pod) else { return Outcome::Conflict };
+    there.terminating = true;
+    watch::voter_is_left_alone(world, ordinal, evidence, "its pod is deleted");
+    Outcome::Done
+}
+
+/// Calls etcd through a member of the right cluster that serves.
+fn call(
+    world: &mut World,
+    cluster: ClusterId,
+    request: impl FnOnce(&mut Call<'_>, Ordinal) -> Result<(), api::Error>,
+) -> Outcome {
+    let World { servers, network, truth, now, strict, .. } = world;
+    let ours = servers.iter().filter(|(_, server)| server.data.cluster == cluster);
+    let via = ours
+        .map(|(&ordinal, _)| ordinal)
+        .find(|&ordinal| api::linearizable_revision(servers, network, ordinal).is_some());
+    let Some(via) = via else { return Outcome::Refused(api::Error::NoLeader) };
+    let mut call = Call { servers, network, truth, now: *now, strict: *strict };
+    request(&mut call, via).map_or_else(Outcome::Refused, |()| Outcome::Done)
+}

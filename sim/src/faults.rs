@@ -1,0 +1,177 @@
+//! What happens to the world: pods killed, nodes away, volumes lost, edits of the spec.
+
+use std::rc::Rc;
+
+use etcd_operator_core::decide::{OnDelete, OnStop};
+use etcd_operator_core::observed::Ordinal;
+use etcd_operator_core::quorum::quorum;
+
+use crate::etcd::Tick;
+use crate::kube::Cluster;
+use crate::operator::Operator;
+use crate::world::World;
+
+/// How often each fault strikes, out of a thousand ticks.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Faults {
+    pub edit: u64,
+    pub kill: u64,
+    pub delete_pod: u64,
+    pub lose_volume: u64,
+    pub cut: u64,
+    pub unplaceable: u64,
+    pub freeze: u64,
+    pub blind: u64,
+    pub crash: u64,
+    pub order_deleted: u64,
+    pub set_deleted: u64,
+    pub status_lost: u64,
+    /// Volumes are lost also beyond what a quorum can bear: then only a second cluster is forbidden.
+    pub unbearable: bool,
+    pub delete_cluster: Option<Tick>,
+}
+
+impl Faults {
+    /// Everything that may happen in this tick.
+    pub fn strike(&self, world: &mut World, operators: &mut [Operator]) {
+        if world.random.chance(self.edit) {
+            self.edit_spec(world);
+        }
+        self.strike_pods(world);
+        self.strike_operators(world, operators);
+        if world.random.chance(self.order_deleted) && world.kube.objects.order.take().is_some() {
+            world.note(|| "somebody deletes the order".into());
+        }
+        if world.random.chance(self.set_deleted) && world.kube.objects.set.take().is_some() {
+            world.note(|| "somebody deletes the StatefulSet".into());
+        }
+        if world.random.chance(self.status_lost)
+            && self.volumes_tell(world)
+            && let Some(cluster) = &mut world.kube.objects.cluster
+        {
+            cluster.formed = None;
+            cluster.version += 1;
+            world.note(|| "somebody deletes the status".into());
+        }
+        if self.delete_cluster == Some(world.now) {
+            let on_delete = if world.random.chance(500) { OnDelete::Delete } else { OnDelete::Retain };
+            world.note(|| format!("somebody deletes the cluster: {on_delete:?}"));
+            world.kube.delete_cluster(on_delete);
+            world.deleted = Some(on_delete);
+        }
+    }
+
+    /// Without a status and without volumes there is nothing that tells of a former cluster.
+    fn volumes_tell(&self, world: &World) -> bool {
+        let objects = &world.kube.objects;
+        let deletes = |cluster: &Cluster| cluster.goal.on_stop == OnStop::Delete;
+        !self.unbearable && !objects.cluster.as_ref().is_some_and(deletes) && !objects.claims.is_empty()
+    }
+
+    fn edit_spec(&self, world: &mut World) {
+        let sizes = [0, 1, 1, 2, 3, 3, 3, 4, 5, 5, 7, 9];
+        let size = *world.random.pick(&sizes).unwrap_or(&3);
+        let Some(cluster) = &mut world.kube.objects.cluster else { return };
+        if size == 2 {
+            cluster.goal.paused ^= true;
+            cluster.version += 1;
+        }
+        if cluster.goal.size != size && !cluster.deleting {
+            cluster.goal.size = size;
+            cluster.version += 1;
+            world.note(|| format!("somebody edits the size: {size}"));
+        }
+    }
+
+    fn strike_pods(&self, world: &mut World) {
+        let pods: Vec<Ordinal> = world.kube.sandboxes.keys().copied().collect();
+        let Some(&ordinal) = world.random.pick(&pods) else { return };
+        if world.random.chance(self.kill) {
+            world.note(|| format!("etcd {ordinal} is killed"));
+            let after = world.random.between(1, 30);
+            world.restart_container(ordinal, after);
+        }
+        if world.random.chance(self.delete_pod)
+            && let Some(pod) = world.kube.objects.pods.get_mut(&ordinal)
+        {
+            pod.terminating = true;
+            world.note(|| format!("somebody deletes pod {ordinal}"));
+        }
+        if world.random.chance(self.lose_volume) && (self.unbearable || may_lose(world, ordinal)) {
+            lose_volume(world, ordinal);
+        }
+        if world.random.chance(self.cut) {
+            if !world.network.cut.remove(&ordinal) && world.network.cut.len() < 2 {
+                world.cut_off(ordinal);
+                world.note(|| format!("pod {ordinal} is cut off"));
+            } else {
+                world.note(|| format!("pod {ordinal} may be back"));
+            }
+        }
+        if world.random.chance(self.unplaceable) {
+            let ordinal = Ordinal(world.random.below(9) as u8);
+            if !world.kube.unplaceable.remove(&ordinal) {
+                world.kube.unplaceable.insert(ordinal);
+                world.note(|| format!("no room for pod {ordinal}"));
+            }
+        }
+    }
+
+    fn strike_operators(&self, world: &mut World, operators: &mut [Operator]) {
+        let objects = Rc::new(world.kube.objects.clone());
+        for operator in operators {
+            if world.random.chance(self.freeze) {
+                let mut kinds = [false; 5];
+                kinds.iter_mut().for_each(|kind| *kind = world.random.chance(400));
+                world.note(|| format!("operator {} sees old objects: {kinds:?}", operator.name));
+                operator.freeze(&objects, kinds);
+            }
+            if world.random.chance(self.freeze) {
+                operator.thaw();
+            }
+            if world.random.chance(self.blind) {
+                operator.sight.etcd_unreachable ^= true;
+                let unreachable = operator.sight.etcd_unreachable;
+                world.note(|| format!("operator {} reaches etcd: {}", operator.name, !unreachable));
+            }
+            if world.random.chance(self.crash) {
+                operator.crash(world);
+            }
+        }
+    }
+}
+
+/// Whether a quorum bears the loss, also if the operator is about to take one more voter away. A volume that is lost
+/// while the order is still there is more than is promised: its pod may follow the order once more.
+fn may_lose(world: &World, ordinal: Ordinal) -> bool {
+    if world.kube.objects.order.is_some() || world.formed().is_none() {
+        return false;
+    }
+    let members = world.members();
+    let voters: Vec<_> = members.iter().filter(|(_, peer)| !peer.learner).collect();
+    let lost = voters.iter().filter(|(id, peer)| peer.ordinal == ordinal || !world.has_data(**id)).count();
+    let here = voters.iter().any(|(_, peer)| peer.ordinal == ordinal);
+    let fewer = voters.len().saturating_sub(1);
+    !here || fewer >= lost + quorum(fewer)
+}
+
+/// Either the whole volume with its claim and pod, or what was on it.
+fn lose_volume(world: &mut World, ordinal: Ordinal) {
+    let recorded = world.kube.objects.cluster.as_ref().is_some_and(|cluster| cluster.formed.is_some());
+    world.order_at_risk |= world.kube.objects.order.is_some() || !recorded;
+    if world.random.chance(500) {
+        world.note(|| format!("volume {ordinal} is lost"));
+        world.stop(ordinal);
+        world.kube.lose_claim(ordinal);
+        world.kube.sandboxes.remove(&ordinal);
+        world.kube.objects.pods.remove(&ordinal);
+    } else {
+        world.note(|| format!("the data directory {ordinal} is wiped"));
+        let volume = world.kube.sandboxes.get(&ordinal).map(|sandbox| sandbox.volume);
+        if let Some(volume) = volume.and_then(|volume| world.kube.volumes.get_mut(&volume)) {
+            volume.data = None;
+        }
+        let after = world.random.between(1, 10);
+        world.restart_container(ordinal, after);
+    }
+}

@@ -1,0 +1,25 @@
+//! The operator's decisions against a simulated world.
+//!
+//! Kubernetes and etcd are modelled as far as they can hurt: caches that are old, requests that arrive late or twice,
+//! volumes that vanish, an etcd that votes and forgets. Everything follows from a seed; time is a counter. The same
+//! [`decide`](etcd_operator_core::decide::decide) runs here as in the real operator, and [`execute`] says what the
+//! real executor has to check.
+//!
+//! While faults strike, safety is watched at every tick: nothing that was acknowledged is lost, no second cluster is
+//! founded, no volume goes while its member is listed, no voter is disturbed. When they end, everything must get where
+//! it should be, and then stay quiet.
+
+pub mod agent;
+pub mod bugs;
+pub mod client;
+pub mod etcd;
+pub mod execute;
+pub mod faults;
+pub mod kube;
+pub mod observe;
+pub mod operator;
+pub mod random;
+pub mod run;
+pub mod script;
+mod watch;
+pub mod world;

@@ -1,0 +1,125 @@
+//! How the operator looks at the world: Kubernetes through a cache that may be old, etcd by asking.
+
+use std::collections::BTreeMap;
+
+use etcd_operator_core::decide::Goal;
+use etcd_operator_core::observed::{
+    Answer, Claim, Cluster, Etcd, Formed, Member, MemberId, Members, Observed, Order, Ordinal, Pod, Seen, Set,
+};
+use jiff::Timestamp;
+
+use crate::etcd::{Tick, api};
+use crate::kube::Objects;
+use crate::world::World;
+
+/// How well the operator sees etcd.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sight {
+    pub etcd_unreachable: bool,
+    pub answers_lost_per_mille: u64,
+}
+
+/// What is seen, or nothing if there is no cluster.
+pub fn observe(
+    world: &mut World,
+    objects: &Objects,
+    sight: Sight,
+    silent_since: &BTreeMap<MemberId, Tick>,
+) -> Option<(Goal, Observed)> {
+    let cluster = objects.cluster.as_ref()?;
+    let goal = cluster.goal.clone();
+    let observed = Observed {
+        now: time(world.now),
+        cluster: Cluster {
+            uid: uid("cluster", cluster.uid),
+            deleting: cluster.deleting,
+            finalizer: cluster.finalizer,
+            formed: cluster.formed.map(|(id, since)| Formed { id, since: time(since) }),
+        },
+        order: objects.order.map(|order| Order {
+            uid: uid("order", order.uid),
+            armed: order.armed,
+            size: order.size,
+        }),
+        set: objects.set.map(|set| Set { uid: uid("set", set.uid), replicas: set.replicas }),
+        pods: objects.pods.iter().map(|(&ordinal, pod)| (ordinal, see_pod(pod))).collect(),
+        claims: objects.claims.iter().map(|(&ordinal, claim)| (ordinal, see_claim(claim))).collect(),
+        etcd: ask(world, objects, sight, silent_since),
+    };
+    Some((goal, observed))
+}
+
+fn see_pod(pod: &crate::kube::Pod) -> Pod {
+    Pod {
+        uid: uid("pod", pod.uid),
+        terminating: pod.terminating,
+        published: pod.published,
+        etcd: pod.reported.clone(),
+    }
+}
+
+fn see_claim(claim: &crate::kube::Claim) -> Claim {
+    Claim {
+        uid: uid("claim", claim.uid),
+        terminating: claim.terminating,
+        cluster_uid: uid("cluster", claim.cluster_uid),
+        bound: claim.volume.is_some(),
+        member: claim.member,
+    }
+}
+
+/// Asks each pod that is known; one that was replaced in the meantime has another address.
+fn ask(world: &mut World, objects: &Objects, sight: Sight, silent: &BTreeMap<MemberId, Tick>) -> Etcd {
+    let mut answers = BTreeMap::new();
+    for (&ordinal, pod) in &objects.pods {
+        let same = world.kube.sandboxes.get(&ordinal).is_some_and(|sandbox| sandbox.uid == pod.uid);
+        let lost = sight.etcd_unreachable || world.random.chance(sight.answers_lost_per_mille);
+        let answer = if same && !lost { answer(world, ordinal) } else { None };
+        answers.insert(ordinal, answer.map_or_else(|| Seen::Unknown("no answer".into()), Seen::Known));
+    }
+    let serving = answers.iter().find(|(_, answer)| answer.known().is_some_and(|answer| answer.linearizable));
+    let members = match serving {
+        Some((ordinal, Seen::Known(answer))) => Seen::Known(members(world, *ordinal, answer)),
+        Some(_) | None => Seen::Unknown("nobody serves a linearizable read".into()),
+    };
+    let silent_since = silent.iter().map(|(&id, &since)| (id, time(since))).collect();
+    Etcd { answers, members, silent_since }
+}
+
+fn answer(world: &World, ordinal: Ordinal) -> Option<Answer> {
+    let server = world.servers.get(&ordinal).filter(|_| !world.network.cut.contains(&ordinal))?;
+    let linearizable = api::linearizable_revision(&world.servers, &world.network, ordinal).is_some();
+    Some(Answer {
+        cluster: server.data.cluster,
+        member: server.id(),
+        leader: server.leader,
+        linearizable,
+        applied_index: server.applied.index as u64,
+        two_learners: server.max_learners == 2,
+        listed: Some(server.applied.members.len() as u8),
+        // Logs that agree give hashes that agree; that they do is watched elsewhere.
+        hash: linearizable.then_some(1),
+    })
+}
+
+fn members(world: &World, ordinal: Ordinal, answer: &Answer) -> Members {
+    let list = world.servers.get(&ordinal).map(|server| &server.applied.members);
+    let member = |peer: &crate::etcd::Peer| Member {
+        ordinal: Some(peer.ordinal),
+        learner: peer.learner,
+        start: peer.start,
+    };
+    Members {
+        cluster: answer.cluster,
+        leader: answer.leader,
+        list: list.into_iter().flatten().map(|(&id, peer)| (id, member(peer))).collect(),
+    }
+}
+
+fn time(tick: Tick) -> Timestamp {
+    Timestamp::from_second((tick / 10) as i64).unwrap_or_default()
+}
+
+pub fn uid(kind: &str, number: u64) -> String {
+    format!("{kind}-{number}")
+}

@@ -1,0 +1,120 @@
+//! What is played: calm scripts, and random ones that follow from a seed.
+
+use etcd_operator_core::decide::{OnDelete, OnStop};
+use etcd_operator_core::observed::Ordinal;
+
+use crate::bugs::Bug;
+use crate::etcd::Tick;
+use crate::faults::Faults;
+use crate::observe::Sight;
+use crate::operator::Troubles;
+use crate::random::Random;
+use crate::run::{self, Failure, Success};
+
+/// What is played.
+#[derive(Clone, Debug)]
+pub struct Script {
+    pub seed: u64,
+    pub traced: bool,
+    pub bug: Option<Bug>,
+    pub size: u8,
+    pub on_stop: OnStop,
+    pub on_delete: OnDelete,
+    pub operators: usize,
+    pub two_learners: bool,
+    pub strict: bool,
+    pub faults: Faults,
+    pub troubles: Troubles,
+    pub sight: Sight,
+    pub loss_per_mille: u64,
+    pub faulty_for: Tick,
+    /// What happens then, each as soon as the one before has settled.
+    pub steps: Vec<Step>,
+    pub crash_after: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum Step {
+    Size(u8),
+    /// The node of a pod goes away, for good.
+    Away(Ordinal),
+}
+
+impl Script {
+    /// Nothing goes wrong.
+    pub fn calm(seed: u64, size: u8, sizes: &[u8]) -> Self {
+        Self {
+            seed,
+            traced: false,
+            bug: None,
+            size,
+            on_stop: OnStop::Retain,
+            on_delete: OnDelete::Retain,
+            operators: 1,
+            two_learners: false,
+            strict: true,
+            faults: Faults::default(),
+            troubles: Troubles::default(),
+            sight: Sight::default(),
+            loss_per_mille: 0,
+            faulty_for: 0,
+            steps: sizes.iter().copied().map(Step::Size).collect(),
+            crash_after: None,
+        }
+    }
+
+    /// Anything may go wrong, as the seed says.
+    pub fn random(seed: u64) -> Self {
+        let mut random = Random::new(seed ^ 0x5eed);
+        let mut often = |per_mille: u64| if random.chance(500) { random.below(per_mille + 1) } else { 0 };
+        let faults = Faults {
+            edit: often(15),
+            kill: often(15),
+            delete_pod: often(10),
+            lose_volume: often(6),
+            cut: often(10),
+            unplaceable: often(10),
+            freeze: often(20),
+            blind: often(10),
+            crash: often(10),
+            order_deleted: often(10),
+            set_deleted: often(4),
+            status_lost: often(4),
+            unbearable: false,
+            delete_cluster: None,
+        };
+        let troubles = Troubles { crash: often(200), lost_answer: often(300), late_request: often(150) };
+        let sight = Sight { etcd_unreachable: false, answers_lost_per_mille: often(200) };
+        let loss_per_mille = often(300);
+        let mut script = Self::calm(seed, *random.pick(&[1, 1, 2, 3, 3, 3, 5, 7]).unwrap_or(&3), &[]);
+        script.on_stop = *random
+            .pick(&[OnStop::Retain, OnStop::Retain, OnStop::RetainAll, OnStop::Delete])
+            .unwrap_or(&OnStop::Retain);
+        script.operators = if random.chance(300) { 2 } else { 1 };
+        script.two_learners = random.chance(400);
+        script.strict = !random.chance(100);
+        script.faulty_for = random.between(50, 1200);
+        script.faults = faults;
+        if random.chance(100) {
+            script.faults.delete_cluster = Some(1000 + random.between(10, script.faulty_for));
+        }
+        script.faults.unbearable = random.chance(50);
+        script.troubles = troubles;
+        if !script.strict {
+            // Between the last look and the call nobody but etcd can check.
+            script.troubles.late_request = 0;
+        }
+        script.sight = sight;
+        script.loss_per_mille = loss_per_mille;
+        script
+    }
+
+    pub fn run(&self) -> Result<Success, Failure> {
+        run::play(self)
+    }
+
+    /// The same once more, with everything written down.
+    pub fn traced(&self) -> Self {
+        Self { traced: true, ..self.clone() }
+    }
+}

@@ -1,0 +1,60 @@
+//! What the operator may never do, looked at when it does it.
+
+use etcd_operator_core::decide::{OnDelete, OnStop};
+use etcd_operator_core::observed::{MemberId, Ordinal, Start};
+use etcd_operator_core::quorum::quorum;
+
+use crate::execute::Evidence;
+use crate::world::{Promise, World};
+
+/// No volume goes while its member is listed, and none while there is an order that its pod would follow.
+pub fn volume_may_go(world: &mut World, ordinal: Ordinal, evidence: &Evidence) {
+    let volume = world.kube.objects.claims.get(&ordinal).and_then(|claim| claim.volume);
+    let data = volume.and_then(|volume| world.kube.volumes.get(&volume)?.data.as_ref());
+    let members = world.members();
+    let listed = data.and_then(|data| members.get(&data.member));
+    let matters = listed.is_some_and(|peer| !peer.learner || peer.start != Start::Added);
+    let asked_for = world.kube.objects.cluster.as_ref().is_some_and(|cluster| {
+        let deletion = cluster.deleting && cluster.goal.on_delete == OnDelete::Delete;
+        // Who asked for that cannot count on taking it back while it is under way.
+        deletion || evidence.stopping && cluster.goal.on_stop == OnStop::Delete
+    });
+    if matters && !asked_for {
+        world.violate(Promise::Service, || format!("volume {ordinal} is deleted while its member is listed"));
+    }
+    let armed = world.kube.objects.order.is_some_and(|order| order.armed);
+    if armed && world.formed().is_some() && !is_deleting(world) {
+        world.violate(Promise::Service, || format!("volume {ordinal} is deleted while there is an order"));
+    }
+}
+
+/// No pod is taken away whose etcd is a voter, unless all are to stop.
+pub fn voter_is_left_alone(world: &mut World, ordinal: Ordinal, evidence: &Evidence, what: &str) {
+    let members = world.members();
+    let here = world.servers.get(&ordinal).map(|server| server.id());
+    let voter = here.filter(|id| members.get(id).is_some_and(|peer| !peer.learner));
+    if let Some(voter) = voter.filter(|_| !evidence.stopping && !is_deleting(world)) {
+        world.violate(Promise::Service, || format!("voter {voter} (pod {ordinal}) is disturbed: {what}"));
+    }
+}
+
+/// After a removal enough voters run to go on.
+pub fn quorum_is_left(world: &mut World) {
+    let members = world.members();
+    let runs = |id: &MemberId, ordinal: &Ordinal| {
+        world.servers.get(ordinal).is_some_and(|server| server.id() == *id && server.exit.is_none())
+            && !world.network.cut.contains(ordinal)
+    };
+    let voters: Vec<_> = members.iter().filter(|(_, peer)| !peer.learner).collect();
+    let running = voters.iter().filter(|(id, peer)| runs(id, &peer.ordinal)).count();
+    if running < quorum(voters.len()) {
+        let voters = voters.len();
+        world.violate(Promise::Service, || {
+            format!("a member was removed, and {running} of {voters} voters run")
+        });
+    }
+}
+
+fn is_deleting(world: &World) -> bool {
+    world.kube.objects.cluster.as_ref().is_none_or(|cluster| cluster.deleting)
+}
