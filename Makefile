@@ -113,7 +113,7 @@ clean: ## Remove build output from the tree; caches outside it stay
 
 .PHONY: image
 image: deps programs ## Build the static programs and the operator's image
-	CC_x86_64_unknown_linux_musl=musl-gcc cargo build --locked --release --target x86_64-unknown-linux-musl -p etcd-operator --bins
+	CC_x86_64_unknown_linux_musl=musl-gcc cargo build --locked --release --target x86_64-unknown-linux-musl -p etcd-operator -p etcd-agent --bins
 	$(programs)/testbed image operator --name $(image) --output target/etcd-operator-image.tar \
 		$(addprefix $(or $(CARGO_TARGET_DIR),target)/x86_64-unknown-linux-musl/release/,etcd-operator etcd-agent)
 

@@ -5,17 +5,22 @@
 //!
 //! What users wrote becomes an [`intent::Intent`] through [`validate::validate`]; nothing behind that reads the spec
 //! itself. A snapshot ([`observed`]) and a goal go in, a plan comes out ([`decide`], [`plan`]). Nothing carries the
-//! plans out yet; until then [`status`] says how little is done.
+//! plans out yet; until then [`status`] says how little is done. In the pods, [`start`] decides whether etcd may
+//! start.
 
+pub mod agent;
 pub mod api;
 pub mod decide;
+pub mod etcd_config;
 pub mod intent;
 pub mod names;
 pub mod notices;
 pub mod observed;
+pub mod order;
 pub mod plan;
 pub mod quorum;
 mod rules;
+pub mod start;
 pub mod status;
 pub mod validate;
 pub mod version;

@@ -1,0 +1,320 @@
+//! Looks, lets `core` decide, and becomes etcd; or waits and looks again.
+
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use etcd_operator_core::agent::{Report, path};
+use etcd_operator_core::etcd_config::{Birth, METRICS_PORT, Problem, arguments};
+use etcd_operator_core::order::BootstrapOrder;
+use etcd_operator_core::start::{
+    Answer, Evidence, Identity, Order, Peer, Refusal, Standing, Start, Volume, Waiting, decide_start,
+};
+use jiff::Timestamp;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::addresses::Lookup;
+use crate::files::read_if_there;
+use crate::page::Page;
+use crate::peers::Peers;
+use crate::settings::{self, Settings};
+use crate::{log, volume};
+
+/// How long the operator may take to tell the pods of an order where the others are, before the name is asked.
+const UNTOLD: Duration = Duration::from_secs(3);
+/// How long a first answer of the resolver is worth waiting for.
+const FIRST_LOOKUP: Duration = Duration::from_secs(1);
+const FIRST_LOOKUP_OF_RESTART: Duration = Duration::from_millis(200);
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("cannot listen for signals")]
+    Signals(#[source] io::Error),
+    #[error("the pod's template is wrong")]
+    Settings(#[source] settings::Error),
+    #[error("the volume cannot be used")]
+    Volume(#[source] volume::Error),
+    #[error("{reason}: {0}", reason = .0.reason())]
+    Refused(Refusal),
+    #[error("etcd cannot be configured so: {}", list(.0))]
+    Problems(Vec<Problem>),
+    #[error("etcd does not accept its arguments: {0}")]
+    Arguments(String),
+    #[error("cannot run {0}")]
+    Run(String, #[source] io::Error),
+}
+
+/// Returns only if etcd must not or cannot be started.
+pub fn start() -> Result<Infallible, Error> {
+    end_when_told()?;
+    let settings = Settings::from_environment().map_err(Error::Settings)?;
+    let mut guard = Guard::new(&settings);
+    loop {
+        let evidence = guard.look()?;
+        match decide_start(&evidence) {
+            Start::Wait(waiting) => guard.wait(waiting, &evidence),
+            Start::Refuse(refusal) => return Err(Error::Refused(refusal)),
+            Start::Restart { adopt } => {
+                if adopt {
+                    sign(&settings, &evidence, None)?;
+                }
+                let compares = guard.all_others_serve();
+                log::info("starting etcd again", &[("compares data first", &compares.to_string())]);
+                return become_etcd(&settings, Birth::Known { compares });
+            }
+            Start::Join { members } => {
+                begin(&settings, &evidence, Birth::Joins(&members), None)?;
+                log::info("starting etcd as a new member", &[("cluster", &settings.config.cluster_uid)]);
+                return become_etcd(&settings, Birth::Joins(&members));
+            }
+            Start::Bootstrap { order } => {
+                begin(&settings, &evidence, Birth::Founds(&order), Some(&order))?;
+                log::info("starting etcd to form a cluster", &[("order", &order.nonce)]);
+                return become_etcd(&settings, Birth::Founds(&order));
+            }
+        }
+    }
+}
+
+/// Process 1 of a container ignores signals that it has no handler for, so a pod could not be stopped quickly.
+fn end_when_told() -> Result<(), Error> {
+    let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(Error::Signals)?;
+    std::thread::spawn(move || {
+        if signals.forever().next().is_some() {
+            log::info("told to end before etcd was started", &[]);
+            std::process::exit(0);
+        }
+    });
+    Ok(())
+}
+
+struct Guard<'a> {
+    settings: &'a Settings,
+    began: Instant,
+    page: Option<Page>,
+    lookup: Option<Lookup>,
+    peers: Peers,
+    /// Since when we have been listed as added.
+    added: Option<Instant>,
+    /// What is waited for, and since when.
+    current: Option<(Waiting, Timestamp)>,
+}
+
+impl<'a> Guard<'a> {
+    fn new(settings: &'a Settings) -> Self {
+        Self {
+            settings,
+            began: Instant::now(),
+            page: None,
+            lookup: None,
+            peers: Peers::new(&settings.config.cluster_uid, &settings.peer_url),
+            added: None,
+            current: None,
+        }
+    }
+
+    fn look(&mut self) -> Result<Evidence, Error> {
+        let settings = self.settings;
+        let found = volume::look(&settings.volume).map_err(Error::Volume)?;
+        let used_nonces = volume::used_nonces(&found, &settings.run).map_err(Error::Volume)?;
+        let mut evidence = Evidence {
+            name: settings.place.name.clone(),
+            peer_url: settings.peer_url.clone(),
+            cluster_uid: settings.config.cluster_uid.clone(),
+            adopts: settings.config.adopts.clone(),
+            attempt: settings.config.attempt,
+            volume: found,
+            used_nonces,
+            order: read_order(settings),
+            peers: Vec::new(),
+            added_for: Duration::ZERO,
+        };
+        // A restart asks nobody, so that it needs nobody.
+        if !evidence.volume.has_log {
+            self.be_found(&evidence);
+            let addresses = self.addresses(&evidence);
+            evidence.peers = self.peers.ask(&addresses);
+            evidence.added_for = self.added_for(&evidence.peers);
+        }
+        Ok(evidence)
+    }
+
+    /// For a restart this is good to know, but not worth waiting for.
+    fn all_others_serve(&self) -> bool {
+        let found = Lookup::begin(&self.settings.config.peer_host).found_within(FIRST_LOOKUP_OF_RESTART);
+        let others: Vec<IpAddr> = found.into_iter().filter(|&it| it != self.settings.own_address).collect();
+        !others.is_empty() && self.peers.all_serve(&others)
+    }
+
+    /// Others have to know that this pod is there before it has looked around itself.
+    fn be_found(&mut self, evidence: &Evidence) {
+        if self.page.is_some() {
+            return;
+        }
+        let address = SocketAddr::new(self.settings.place.listen, METRICS_PORT);
+        match Page::open(address, self.report(&Waiting::Looking, Timestamp::now(), evidence)) {
+            Ok(page) => self.page = Some(page),
+            Err(error) => log::warn("cannot be asked what is waited for", &[("error", &error.to_string())]),
+        }
+    }
+
+    fn addresses(&mut self, evidence: &Evidence) -> Vec<IpAddr> {
+        let told = self.page.as_ref().and_then(Page::told);
+        let ordered =
+            matches!(&evidence.order, Order::There(order) if !evidence.used_nonces.contains(&order.nonce));
+        let must_ask = !ordered || (told.is_none() && self.began.elapsed() >= UNTOLD);
+        if must_ask && self.lookup.is_none() {
+            self.lookup = Some(Lookup::begin(&self.settings.config.peer_host));
+        }
+        let found = self.lookup.as_ref().map(|lookup| match &told {
+            Some(_) => lookup.found().unwrap_or_default(),
+            None => lookup.found_within(FIRST_LOOKUP),
+        });
+        let known: BTreeSet<IpAddr> = told.into_iter().flatten().chain(found.into_iter().flatten()).collect();
+        known.into_iter().filter(|&address| address != self.settings.own_address).collect()
+    }
+
+    fn added_for(&mut self, peers: &[Peer]) -> Duration {
+        let added = peers.iter().any(|peer| match &peer.answer {
+            Answer::Members(list) => list.standing_of(&self.settings.peer_url) == Some(Standing::Added),
+            Answer::Waiting | Answer::Refused | Answer::Silent | Answer::Unknown => false,
+        });
+        self.added = self.added.filter(|_| added).or_else(|| added.then(Instant::now));
+        self.added.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    /// Says what is waited for, once, and waits a little.
+    fn wait(&mut self, waiting: Waiting, evidence: &Evidence) {
+        let pause = self.pause(&waiting);
+        let since = match &self.current {
+            Some((current, since)) if *current == waiting => *since,
+            _ => {
+                log::info("waiting", &[("reason", waiting.reason()), ("for", &waiting.to_string())]);
+                Timestamp::now()
+            }
+        };
+        match &self.page {
+            Some(page) => {
+                page.show(self.report(&waiting, since, evidence));
+                page.wait(pause);
+            }
+            None => std::thread::sleep(pause),
+        }
+        self.current = Some((waiting, since));
+    }
+
+    /// Often while others are about to start, seldom while somebody has to do something first.
+    fn pause(&self, waiting: &Waiting) -> Duration {
+        let milliseconds = match waiting {
+            Waiting::Looking
+            | Waiting::Turn { .. }
+            | Waiting::NoQuorum
+            | Waiting::PeersMissing { .. }
+            | Waiting::FirstStarter { .. } => 100,
+            Waiting::DataLost { .. }
+            | Waiting::NeverPublished { .. }
+            | Waiting::NotAMember
+            | Waiting::ClustersDisagree { .. }
+            | Waiting::NoOrder
+            | Waiting::MalformedOrder { .. }
+            | Waiting::OrderForOthers { .. }
+            | Waiting::OrderUsed { .. } => {
+                if self.began.elapsed() < Duration::from_secs(60) {
+                    250
+                } else {
+                    1000
+                }
+            }
+        };
+        Duration::from_millis(milliseconds)
+    }
+
+    fn report(&self, waiting: &Waiting, since: Timestamp, evidence: &Evidence) -> Report {
+        Report {
+            cluster_uid: evidence.cluster_uid.clone(),
+            name: evidence.name.clone(),
+            peer_url: evidence.peer_url.clone(),
+            ever_started: evidence.volume.identity.is_some() || !evidence.used_nonces.is_empty(),
+            waiting: waiting.clone(),
+            message: waiting.to_string(),
+            since,
+        }
+    }
+}
+
+fn read_order(settings: &Settings) -> Order {
+    match read_if_there(&settings.order) {
+        Ok(None) => Order::None,
+        Ok(Some(text)) => match BootstrapOrder::parse(&text) {
+            Ok(order) => Order::There(order),
+            Err(error) => Order::Malformed(error.to_string()),
+        },
+        Err(error) => Order::Malformed(error.to_string()),
+    }
+}
+
+/// Everything that has to be done before etcd starts without a log. Its arguments are checked first, so that a
+/// mistake in them does not use the order up.
+fn begin(
+    settings: &Settings,
+    evidence: &Evidence,
+    birth: Birth<'_>,
+    order: Option<&BootstrapOrder>,
+) -> Result<(), Error> {
+    check_arguments(settings, birth)?;
+    sign(settings, evidence, order)?;
+    let Volume { has_log: _, has_remains, identity: _ } = evidence.volume;
+    if has_remains {
+        log::warn("putting data without a log aside", &[("directory", path::DISCARDED)]);
+        volume::put_remains_aside(&settings.volume).map_err(Error::Volume)?;
+    }
+    Ok(())
+}
+
+fn sign(settings: &Settings, evidence: &Evidence, order: Option<&BootstrapOrder>) -> Result<(), Error> {
+    let used = evidence.used_nonces.iter().chain(order.map(|order| &order.nonce));
+    let identity = Identity {
+        cluster_uid: evidence.cluster_uid.clone(),
+        name: evidence.name.clone(),
+        used_nonces: used.cloned().collect(),
+    };
+    volume::sign(&settings.volume, &settings.run, &identity).map_err(Error::Volume)
+}
+
+/// etcd reads all its arguments before it prints its version, and does nothing else.
+fn check_arguments(settings: &Settings, birth: Birth<'_>) -> Result<(), Error> {
+    let checked = command(settings, birth)?.arg("--version").stdin(Stdio::null()).output();
+    let output = checked.map_err(|source| Error::Run(settings.etcd.display().to_string(), source))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    Err(Error::Arguments(complaint.lines().next().unwrap_or_default().to_owned()))
+}
+
+fn become_etcd(settings: &Settings, birth: Birth<'_>) -> Result<Infallible, Error> {
+    let error = command(settings, birth)?.exec();
+    Err(Error::Run(settings.etcd.display().to_string(), error))
+}
+
+/// etcd takes settings from variables, too. None of them may come from elsewhere than from us.
+fn command(settings: &Settings, birth: Birth<'_>) -> Result<Command, Error> {
+    let arguments = arguments(&settings.config, &settings.place, birth).map_err(Error::Problems)?;
+    let mut command = Command::new(&settings.etcd);
+    command.args(arguments);
+    for (variable, _) in std::env::vars_os() {
+        if variable.as_encoded_bytes().starts_with(b"ETCD_") {
+            command.env_remove(variable);
+        }
+    }
+    Ok(command)
+}
+
+fn list(problems: &[Problem]) -> String {
+    problems.iter().map(Problem::to_string).collect::<Vec<_>>().join("; ")
+}

@@ -1,0 +1,40 @@
+//! The command of the etcd container, and of the init container that brings it there.
+
+use std::process::ExitCode;
+
+use etcd_agent::{guard, install, log, settings};
+
+const USAGE: &str = "\
+Guards every start of etcd in a member's pod.
+
+Usage: etcd-agent install DIRECTORY    copy this program there
+       etcd-agent start                start etcd as soon as it may start, and become it
+       etcd-agent --version";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["install", directory] => match install::into_directory(directory.as_ref()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                log::error("cannot install the agent", &error);
+                ExitCode::FAILURE
+            }
+        },
+        ["start"] => {
+            let Err(error) = guard::start();
+            log::error("etcd is not started", &error);
+            settings::leave_message(&log::chain(&error));
+            ExitCode::FAILURE
+        }
+        ["--version"] => {
+            println!("etcd-agent {}", env!("CARGO_PKG_VERSION"));
+            ExitCode::SUCCESS
+        }
+        _ => {
+            eprintln!("{USAGE}");
+            ExitCode::from(2)
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! The member's volume: whose it is, whether there is a log, and what was started on it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use etcd_operator_core::agent::path;
+use etcd_operator_core::start::{Identity, Volume};
+
+use crate::files::{read_if_there, sync_directory_of, write_durably};
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("cannot read {path}")]
+    Read { path: PathBuf, source: io::Error },
+    #[error("cannot understand {path}")]
+    Understand { path: PathBuf, source: serde_json::Error },
+    #[error("cannot write {path}")]
+    Write { path: PathBuf, source: io::Error },
+    #[error("cannot put {path} aside")]
+    PutAside { path: PathBuf, source: io::Error },
+}
+
+/// Looks at the volume. What cannot be read is an error, never "nothing there".
+pub fn look(volume: &Path) -> Result<Volume, Error> {
+    let data = volume.join(path::DATA);
+    Ok(Volume {
+        has_log: has_log(&data)?,
+        has_remains: has_files(&data)?,
+        identity: identity(&volume.join(path::IDENTITY))?,
+    })
+}
+
+/// The orders that were used, as volume and pod remember them. What the volume knows, the pod knows from now on:
+/// the volume can be wiped under it.
+pub fn used_nonces(volume: &Volume, run: &Path) -> Result<BTreeSet<String>, Error> {
+    let in_pod = identity(&run.join(path::IDENTITY))?;
+    if let Some(identity) = &volume.identity
+        && in_pod.is_none()
+    {
+        write(run, identity)?;
+    }
+    let both = volume.identity.iter().chain(&in_pod);
+    Ok(both.flat_map(|identity| identity.used_nonces.iter().cloned()).collect())
+}
+
+pub fn identity(path: &Path) -> Result<Option<Identity>, Error> {
+    let text = read_if_there(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+    let parse = |text: String| serde_json::from_str(&text);
+    text.map(parse).transpose().map_err(|source| Error::Understand { path: path.to_owned(), source })
+}
+
+/// Writes down whose data this is and which orders were used, before there is any data.
+pub fn sign(volume: &Path, run: &Path, identity: &Identity) -> Result<(), Error> {
+    write(run, identity)?;
+    write(volume, identity)
+}
+
+fn write(directory: &Path, identity: &Identity) -> Result<(), Error> {
+    let path = directory.join(path::IDENTITY);
+    let text = serde_json::to_vec(identity).expect("text is always JSON");
+    write_durably(&path, &text).map_err(|source| Error::Write { path, source })
+}
+
+/// Without its log, what is left of a member's data must not be found by etcd: it would build on it. It is kept
+/// aside once, in case somebody wants to look at it.
+pub fn put_remains_aside(volume: &Path) -> Result<(), Error> {
+    let (data, aside) = (volume.join(path::DATA), volume.join(path::DISCARDED));
+    let moved = match fs::remove_dir_all(&aside) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => fs::rename(&data, &aside).and_then(|()| sync_directory_of(&data)),
+    };
+    moved.map_err(|source| Error::PutAside { path: data, source })
+}
+
+/// etcd's own test: a file that ends so, where it keeps its log.
+fn has_log(data: &Path) -> Result<bool, Error> {
+    let path = data.join("member/wal");
+    let entries = entries(&path)?;
+    Ok(entries.iter().any(|entry| entry.file_name().to_string_lossy().ends_with(".wal")))
+}
+
+fn has_files(directory: &Path) -> Result<bool, Error> {
+    for entry in entries(directory)? {
+        let kind = entry.file_type().map_err(|source| Error::Read { path: entry.path(), source })?;
+        if !kind.is_dir() || has_files(&entry.path())? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// None if there is no such directory.
+fn entries(directory: &Path) -> Result<Vec<fs::DirEntry>, Error> {
+    let read = match fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other.and_then(Iterator::collect::<io::Result<Vec<_>>>),
+    };
+    read.map_err(|source| Error::Read { path: directory.to_owned(), source })
+}

@@ -1,0 +1,337 @@
+//! Members of a cluster as bare processes: each with an address on loopback, a volume and a pod's memory of its own.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use etcd_agent::http;
+use etcd_operator_core::agent::{News, Report, environment, path};
+use etcd_operator_core::etcd_config::{MemberConfig, MemberOptions, peer_url};
+use etcd_operator_core::order::{self, BootstrapOrder};
+use etcd_operator_core::start::{Member, Standing};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Long enough for the slowest machine; nothing here is expected to take it.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A machine with two cores does not run several clusters at once and keep time.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+pub struct Cluster {
+    directory: PathBuf,
+    network: [u8; 3],
+    programs: PathBuf,
+    pub config: MemberConfig,
+    pods: Vec<Option<Child>>,
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Cluster {
+    pub fn new(version: &str) -> Self {
+        static COUNT: AtomicU8 = AtomicU8::new(1);
+        let alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let programs = runtime.block_on(testbed::build::ensure_etcd(version)).expect("etcd is built").dir;
+        let (process, count) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let network = [127, 20 + u8::try_from(process % 200).expect("it is small"), count];
+        let directory = std::env::temp_dir().join(format!("etcd-agent-test-{process}-{count}"));
+        let config = MemberConfig {
+            version: version.into(),
+            cluster_uid: format!("uid-{process}-{count}"),
+            peer_host: address(network, 0).to_string(),
+            attempt: None,
+            adopts: None,
+            options: MemberOptions::default(),
+        };
+        fs::create_dir_all(directory.join("order")).expect("a scratch directory");
+        Self { directory, network, programs, config, pods: Vec::new(), _alone: alone }
+    }
+
+    pub fn host(&self, ordinal: usize) -> String {
+        address(self.network, ordinal).to_string()
+    }
+
+    pub fn url(&self, ordinal: usize) -> String {
+        peer_url(&self.host(ordinal))
+    }
+
+    pub fn volume(&self, ordinal: usize) -> PathBuf {
+        self.directory.join(format!("volume-{ordinal}"))
+    }
+
+    fn run_directory(&self, ordinal: usize) -> PathBuf {
+        self.directory.join(format!("run-{ordinal}"))
+    }
+
+    /// The order as the ConfigMap would bring it into every pod.
+    pub fn give_order(&self, nonce: &str, size: usize) {
+        let members = (0..size).map(|ordinal| (name(ordinal), self.url(ordinal))).collect();
+        let order = BootstrapOrder {
+            cluster_uid: self.config.cluster_uid.clone(),
+            attempt: 1,
+            nonce: nonce.into(),
+            members,
+        };
+        fs::write(self.directory.join("order").join(order::KEY), order.render()).expect("an order");
+    }
+
+    pub fn take_order_back(&self) {
+        fs::remove_file(self.directory.join("order").join(order::KEY)).expect("it was there");
+    }
+
+    /// Starts a pod's etcd container. The pod's own memory is that of the last one of this name.
+    pub fn start(&mut self, ordinal: usize) {
+        for directory in [self.volume(ordinal), self.run_directory(ordinal)] {
+            fs::create_dir_all(directory).expect("a directory");
+        }
+        let log = File::options().create(true).append(true).open(self.log_file(ordinal)).expect("a log");
+        let child = Command::new(env!("CARGO_BIN_EXE_etcd-agent"))
+            .arg("start")
+            .env_clear()
+            .env("ETCD_NAME", "somebody-else")
+            .env(environment::CONFIG, serde_json::to_string(&self.config).expect("plain data"))
+            .env(environment::POD, name(ordinal))
+            .env(environment::ADDRESS, self.host(ordinal))
+            .env(environment::HOST, self.host(ordinal))
+            .env(environment::LISTEN, self.host(ordinal))
+            .env(environment::ETCD, self.programs.join("etcd"))
+            .env(environment::VOLUME, self.volume(ordinal))
+            .env(environment::RUN, self.run_directory(ordinal))
+            .env(environment::ORDER, self.directory.join("order"))
+            .env(environment::TERMINATION_LOG, self.termination_log(ordinal))
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("a log"))
+            .stderr(log)
+            .spawn()
+            .expect("the agent starts");
+        if self.pods.len() <= ordinal {
+            self.pods.resize_with(ordinal + 1, || None);
+        }
+        self.pods[ordinal] = Some(child);
+    }
+
+    /// Another pod of the same name and volume.
+    pub fn forget_pod(&self, ordinal: usize) {
+        fs::remove_dir_all(self.run_directory(ordinal)).expect("it was there");
+    }
+
+    pub fn wipe_volume(&self, ordinal: usize) {
+        fs::remove_dir_all(self.volume(ordinal)).expect("it was there");
+    }
+
+    pub fn wipe_data(&self, ordinal: usize) {
+        fs::remove_dir_all(self.volume(ordinal).join(path::DATA)).expect("it was there");
+    }
+
+    /// As if a volume were attached to another pod.
+    pub fn rename_volume(&self, from: usize, to: usize) {
+        fs::rename(self.volume(from), self.volume(to)).expect("it was there");
+    }
+
+    pub fn kill(&mut self, ordinal: usize) {
+        let mut child = self.pods[ordinal].take().expect("it runs");
+        child.kill().expect("it is ours");
+        child.wait().expect("it ends");
+    }
+
+    pub fn terminate(&mut self, ordinal: usize) -> ExitStatus {
+        let child = self.pods[ordinal].as_ref().expect("it runs");
+        let id = Pid::from_raw(i32::try_from(child.id()).expect("an id")).expect("an id");
+        kill_process(id, Signal::TERM).expect("it is ours");
+        self.ended(ordinal)
+    }
+
+    pub fn ended(&mut self, ordinal: usize) -> ExitStatus {
+        let mut child = self.pods[ordinal].take().expect("it was started");
+        until("it to end", || child.try_wait().expect("it is ours"))
+    }
+
+    pub fn termination_message(&self, ordinal: usize) -> String {
+        fs::read_to_string(self.termination_log(ordinal)).expect("it left a message")
+    }
+
+    /// What the waiting agent says of itself.
+    pub fn report(&self, ordinal: usize) -> Option<Report> {
+        let (status, body) = get(&self.host(ordinal), 2381, "/agent")?;
+        (status == 200).then(|| serde_json::from_str(&body).unwrap_or_else(|error| panic!("{error}: {body}")))
+    }
+
+    /// Waits until the agent waits for this.
+    pub fn waits(&self, ordinal: usize, reason: &str) -> Report {
+        let what = format!("{} to wait for {reason}", name(ordinal));
+        until(&what, || self.report(ordinal).filter(|report| report.waiting.reason() == reason))
+    }
+
+    /// Tells waiting pods where the others are, as the operator does.
+    pub fn tell(&self, waiting: &[usize], all: &[usize]) {
+        let addresses = all.iter().map(|&ordinal| address(self.network, ordinal)).collect();
+        let news = serde_json::to_string(&News { addresses }).expect("plain data");
+        for &ordinal in waiting {
+            until("the agent to listen", || post(&self.host(ordinal), 2381, "/agent", &news));
+        }
+    }
+
+    pub fn probe(&self, ordinal: usize, path: &str) -> Option<u16> {
+        get(&self.host(ordinal), 2381, path).map(|(status, _)| status)
+    }
+
+    pub fn members(&self, ordinal: usize) -> Option<Vec<Member>> {
+        let (_, body) = get(&self.host(ordinal), 2380, "/members")?;
+        serde_json::from_str(&body).ok()
+    }
+
+    /// Waits until every one of these serves reads and lists so many started members.
+    pub fn serves(&self, ordinals: &[usize]) {
+        for &ordinal in ordinals {
+            until(&format!("{} to serve", name(ordinal)), || {
+                let members = self.members(ordinal)?;
+                let all = members.len() == ordinals.len()
+                    && members.iter().all(|member| member.standing() == Standing::Started);
+                (all && self.probe(ordinal, "/health") == Some(200)).then_some(())
+            });
+        }
+    }
+
+    pub fn etcdctl(&self, ordinal: usize, words: &[&str]) -> String {
+        let output = Command::new(self.programs.join("etcdctl"))
+            .arg(format!("--endpoints=http://{}:2379", self.host(ordinal)))
+            .args(words)
+            .env_clear()
+            .output()
+            .expect("etcdctl runs");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        assert!(output.status.success(), "etcdctl {words:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    }
+
+    /// Asks again while etcd refuses: before a membership change it wants everybody connected for five seconds.
+    pub fn add_learner(&self, ordinal: usize) {
+        let url = format!("--peer-urls={}", self.url(ordinal));
+        until("the learner to be added", || {
+            let mut command = Command::new(self.programs.join("etcdctl"));
+            command.arg(format!("--endpoints=http://{}:2379", self.host(0))).env_clear();
+            command.args(["member", "add", &name(ordinal), "--learner", &url]);
+            command.output().expect("etcdctl runs").status.success().then_some(())
+        });
+    }
+
+    /// Asks again until the learner has caught up.
+    pub fn promote(&self, ordinal: usize) {
+        until("the learner to be promoted", || {
+            let mut command = Command::new(self.programs.join("etcdctl"));
+            command.arg(format!("--endpoints=http://{}:2379", self.host(0))).env_clear();
+            command.args(["member", "promote", &self.member_id(0, ordinal)]);
+            command.output().expect("etcdctl runs").status.success().then_some(())
+        });
+    }
+
+    /// As one member lists another.
+    pub fn member_id(&self, from: usize, ordinal: usize) -> String {
+        let url = self.url(ordinal);
+        let members = self.members(from).expect("it answers");
+        let member = members.iter().find(|member| member.peer_urls == [url.as_str()]);
+        format!("{:x}", member.expect("it is listed").id)
+    }
+
+    pub fn is_listed_as_started(&self, ordinal: usize) {
+        until(&format!("{} to be listed as started", name(ordinal)), || {
+            let members = self.members(0)?;
+            let member = members.iter().find(|member| member.peer_urls == [self.url(ordinal)])?;
+            (member.standing() == Standing::Started).then_some(())
+        });
+    }
+
+    pub fn is_healthy(&self, ordinal: usize) {
+        until("it to be healthy", || (self.probe(ordinal, "/readyz") == Some(200)).then_some(()));
+    }
+
+    pub fn cluster_id(&self, ordinal: usize) -> String {
+        let status = self.etcdctl(ordinal, &["endpoint", "status", "--write-out=fields"]);
+        let line = status.lines().find(|line| line.contains("ClusterID")).expect("it has one");
+        line.to_owned()
+    }
+
+    pub fn log(&self, ordinal: usize) -> String {
+        fs::read_to_string(self.log_file(ordinal)).unwrap_or_default()
+    }
+
+    /// Whether the process in the pod is etcd by now.
+    pub fn runs_etcd(&self, ordinal: usize) -> bool {
+        let id = self.pods[ordinal].as_ref().expect("it runs").id();
+        fs::read_link(format!("/proc/{id}/exe")).is_ok_and(|program| program == self.programs.join("etcd"))
+    }
+
+    fn log_file(&self, ordinal: usize) -> PathBuf {
+        self.directory.join(format!("log-{ordinal}"))
+    }
+
+    fn termination_log(&self, ordinal: usize) -> PathBuf {
+        self.directory.join(format!("termination-{ordinal}"))
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for child in self.pods.iter_mut().flatten() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        if std::thread::panicking() {
+            for ordinal in 0..self.pods.len() {
+                eprintln!("--- {}\n{}", name(ordinal), end(&self.log(ordinal)));
+            }
+        }
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+pub fn name(ordinal: usize) -> String {
+    format!("kv-{ordinal}")
+}
+
+/// Long enough to see that something does not happen.
+pub fn a_while() {
+    std::thread::sleep(Duration::from_secs(2));
+}
+
+pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(began.elapsed() < LIMIT, "waited too long for {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn address(network: [u8; 3], ordinal: usize) -> IpAddr {
+    let [a, b, c] = network;
+    Ipv4Addr::new(a, b, c, 1 + u8::try_from(ordinal).expect("few members")).into()
+}
+
+fn get(host: &str, port: u16, path: &str) -> Option<(u16, String)> {
+    let address = SocketAddr::new(host.parse().expect("an address"), port);
+    let response = http::get(address, path, Duration::from_secs(5)).ok()?;
+    Some((response.status, response.body))
+}
+
+fn post(host: &str, port: u16, path: &str, body: &str) -> Option<()> {
+    let mut stream = TcpStream::connect((host, port)).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
+    let head = format!("POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {}\r\n\r\n", body.len());
+    stream.write_all(format!("{head}{body}").as_bytes()).ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    answer.starts_with("HTTP/1.1 200 ").then_some(())
+}
+
+fn end(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(30)..].join("\n")
+}

@@ -1,0 +1,307 @@
+//! How etcd is configured: the one place that knows its flags, version by version.
+//!
+//! Flags on the command line and not a file, because etcd ignores what it does not know in a file. A misspelt
+//! argument would do nothing and nobody would be told. On the command line it is refused, and `etcd ... --version`
+//! checks all of them without starting anything.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::order::BootstrapOrder;
+use crate::start::Member;
+
+pub const CLIENT_PORT: u16 = 2379;
+pub const PEER_PORT: u16 = 2380;
+/// Plain HTTP inside the pod network: metrics and probes, and the agent while it waits.
+pub const METRICS_PORT: u16 = 2381;
+
+/// Checked by every member with its own flag while it applies the entry, so it must be the same everywhere for ever.
+const MAX_LEARNERS: u8 = 2;
+const SCHEME: &str = "http";
+
+/// What all members of a cluster have in common. It is part of the pod template, so that a change of it is a change
+/// of the template.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MemberConfig {
+    /// The version of etcd, with or without the leading `v`.
+    pub version: String,
+    /// The EtcdCluster's UID.
+    pub cluster_uid: String,
+    /// The full name of the peer Service. Members are called `POD.` and this.
+    pub peer_host: String,
+    /// The attempt at forming the cluster that these pods are made for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<u32>,
+    /// The UID of a former cluster whose volumes are taken over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adopts: Option<String>,
+    #[serde(default)]
+    pub options: MemberOptions,
+}
+
+/// What users may choose. What is left out keeps etcd's own default.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct MemberOptions {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quota_backend_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub auto_compaction: Option<AutoCompaction>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub snapshot_count: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub heartbeat_interval_milliseconds: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub election_timeout_milliseconds: Option<u32>,
+    /// Other arguments by name, without dashes.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub extra_arguments: BTreeMap<String, String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", tag = "mode", content = "retention")]
+pub enum AutoCompaction {
+    /// A time such as `8h`.
+    Periodic(String),
+    /// A number of revisions.
+    Revision(String),
+}
+
+/// What is one member's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The pod's name.
+    pub name: String,
+    /// The name or address under which the others reach it.
+    pub host: String,
+    pub listen: IpAddr,
+    pub data_dir: String,
+}
+
+/// How a member comes to be in its cluster.
+#[derive(Clone, Copy, Debug)]
+pub enum Birth<'a> {
+    /// It has a log and knows all it needs. `compares`: all others serve, so it can compare its data with theirs
+    /// before it serves itself. Of those that are only starting, etcd would wait seven seconds for each.
+    Known { compares: bool },
+    /// It was added to these members, of which it is one.
+    Joins(&'a [Member]),
+    /// It forms a cluster together with the others of the order.
+    Founds(&'a BootstrapOrder),
+}
+
+/// Why a configuration cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Problem {
+    Version(String),
+    /// An extra argument that the operator sets itself, or that would break its promises.
+    Owned(String),
+    NotAnArgument(String),
+}
+
+pub fn peer_url(host: &str) -> String {
+    format!("{SCHEME}://{host}:{PEER_PORT}")
+}
+
+pub fn client_url(host: &str) -> String {
+    format!("{SCHEME}://{host}:{CLIENT_PORT}")
+}
+
+/// Whether an extra argument of this name, without dashes, is refused.
+pub fn is_owned(argument: &str) -> bool {
+    const NAMES: [&str; 25] = [
+        "auto-compaction-mode",
+        "auto-compaction-retention",
+        "auto-tls",
+        "cert-file",
+        "config-file",
+        "data-dir",
+        "election-timeout",
+        "experimental-compact-hash-check-enabled",
+        "experimental-initial-corrupt-check",
+        "experimental-peer-skip-client-san-verification",
+        "heartbeat-interval",
+        "help",
+        "key-file",
+        "max-learners",
+        "name",
+        "quota-backend-bytes",
+        "self-signed-cert-validity",
+        "snapshot-count",
+        "socket-reuse-address",
+        "socket-reuse-port",
+        "strict-reconfig-check",
+        "trusted-ca-file",
+        "unsafe-no-fsync",
+        "version",
+        "wal-dir",
+    ];
+    const BEGINNINGS: [&str; 8] =
+        ["advertise-", "client-", "discovery", "force-new-cluster", "initial-", "listen-", "peer-", "proxy"];
+    NAMES.contains(&argument) || BEGINNINGS.iter().any(|beginning| argument.starts_with(beginning))
+}
+
+/// Every argument that etcd is started with, or everything that is wrong with the configuration.
+pub fn arguments(
+    config: &MemberConfig,
+    place: &Place,
+    birth: Birth<'_>,
+) -> Result<Vec<String>, Vec<Problem>> {
+    let problems = problems(config);
+    let Some(version) = Version::parse(&config.version).filter(|_| problems.is_empty()) else {
+        return Err(problems);
+    };
+    let mut flags: Vec<(&str, String)> =
+        vec![("name", place.name.clone()), ("data-dir", place.data_dir.clone())];
+    flags.extend(urls(place));
+    flags.extend(membership(config, place, birth));
+    let compares = match birth {
+        Birth::Known { compares } => compares,
+        Birth::Joins(_) | Birth::Founds(_) => true,
+    };
+    flags.extend(version.flags(compares));
+    flags.extend(chosen(&config.options));
+    for (name, value) in &config.options.extra_arguments {
+        match flags.iter_mut().find(|(there, _)| there == name) {
+            // Only feature gates can be in both places.
+            Some((_, ours)) => *ours = format!("{ours},{value}"),
+            None => flags.push((name, value.clone())),
+        }
+    }
+    Ok(flags.into_iter().map(|(name, value)| format!("--{name}={value}")).collect())
+}
+
+/// All that is wrong with a configuration, as far as it can be told without asking etcd.
+pub fn problems(config: &MemberConfig) -> Vec<Problem> {
+    let version = Version::parse(&config.version).is_none().then(|| Problem::Version(config.version.clone()));
+    let extra = config.options.extra_arguments.iter().filter_map(|(name, value)| {
+        let is_name = !name.is_empty()
+            && !name.starts_with('-')
+            && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+        if !is_name {
+            return Some(Problem::NotAnArgument(name.clone()));
+        }
+        let ours = ["InitialCorruptCheck", "CompactHashCheck"];
+        let gates_of_ours = name == "feature-gates" && ours.iter().any(|gate| value.contains(gate));
+        (is_owned(name) || gates_of_ours).then(|| Problem::Owned(name.clone()))
+    });
+    version.into_iter().chain(extra).collect()
+}
+
+fn urls(place: &Place) -> [(&'static str, String); 5] {
+    let listen = match place.listen {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) => format!("[{address}]"),
+    };
+    [
+        ("listen-peer-urls", peer_url(&listen)),
+        ("listen-client-urls", client_url(&listen)),
+        ("listen-metrics-urls", format!("http://{listen}:{METRICS_PORT}")),
+        ("advertise-client-urls", client_url(&place.host)),
+        ("initial-advertise-peer-urls", peer_url(&place.host)),
+    ]
+}
+
+fn membership(config: &MemberConfig, place: &Place, birth: Birth<'_>) -> [(&'static str, String); 4] {
+    let own = peer_url(&place.host);
+    let (state, token, cluster) = match birth {
+        // With a log etcd ignores these. Should the log vanish in this very moment, it can only fail.
+        Birth::Known { .. } => ("existing", config.cluster_uid.clone(), vec![(place.name.clone(), own)]),
+        Birth::Joins(members) => {
+            let named = members.iter().flat_map(|member| {
+                let name = match &member.name {
+                    _ if member.peer_urls.contains(&own) => place.name.clone(),
+                    empty if empty.is_empty() => format!("unstarted-{:x}", member.id),
+                    name => name.clone(),
+                };
+                member.peer_urls.iter().map(move |url| (name.clone(), url.clone()))
+            });
+            ("existing", config.cluster_uid.clone(), named.collect())
+        }
+        Birth::Founds(order) => {
+            let named = order.members.iter().map(|(name, url)| (name.clone(), url.clone()));
+            ("new", order.token(), named.collect())
+        }
+    };
+    let cluster: Vec<String> = cluster.into_iter().map(|(name, url)| format!("{name}={url}")).collect();
+    [
+        ("initial-cluster", cluster.join(",")),
+        ("initial-cluster-state", state.into()),
+        ("initial-cluster-token", token),
+        ("strict-reconfig-check", "true".into()),
+    ]
+}
+
+fn chosen(options: &MemberOptions) -> Vec<(&'static str, String)> {
+    let MemberOptions {
+        quota_backend_bytes,
+        auto_compaction,
+        snapshot_count,
+        heartbeat_interval_milliseconds,
+        election_timeout_milliseconds,
+        extra_arguments: _,
+    } = options;
+    let mut flags = Vec::new();
+    flags.extend(quota_backend_bytes.map(|bytes| ("quota-backend-bytes", bytes.to_string())));
+    if let Some(compaction) = auto_compaction {
+        let (mode, retention) = match compaction {
+            AutoCompaction::Periodic(time) => ("periodic", time),
+            AutoCompaction::Revision(count) => ("revision", count),
+        };
+        flags.push(("auto-compaction-mode", mode.into()));
+        flags.push(("auto-compaction-retention", retention.clone()));
+    }
+    flags.extend(snapshot_count.map(|count| ("snapshot-count", count.to_string())));
+    flags.extend(heartbeat_interval_milliseconds.map(|time| ("heartbeat-interval", time.to_string())));
+    flags.extend(election_timeout_milliseconds.map(|time| ("election-timeout", time.to_string())));
+    flags
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Version(u32, u32, u32);
+
+impl Version {
+    /// None for what we have no flags for.
+    fn parse(text: &str) -> Option<Self> {
+        let mut numbers = text.strip_prefix('v').unwrap_or(text).splitn(3, '.');
+        let mut number = || numbers.next()?.parse::<u32>().ok();
+        let version = Self(number()?, number()?, number()?);
+        (version >= Self(3, 5, 0) && version.0 == 3).then_some(version)
+    }
+
+    /// The checks for corrupt data are off by default in every version.
+    fn flags(self, compares: bool) -> Vec<(&'static str, String)> {
+        if self >= Self(3, 6, 0) {
+            let gates = if compares {
+                "InitialCorruptCheck=true,CompactHashCheck=true"
+            } else {
+                "CompactHashCheck=true"
+            };
+            return vec![("feature-gates", gates.into()), ("max-learners", MAX_LEARNERS.to_string())];
+        }
+        let mut flags = vec![("experimental-initial-corrupt-check", compares.to_string())];
+        if self >= Self(3, 5, 5) {
+            flags.push(("experimental-compact-hash-check-enabled", "true".into()));
+        }
+        flags
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Version(version) => write!(f, "etcd {version} is not supported: 3.5 is the oldest"),
+            Self::Owned(argument) => write!(f, "the argument {argument} belongs to the operator"),
+            Self::NotAnArgument(argument) => {
+                write!(f, "{argument:?} is no argument: give its name without dashes, like max-request-bytes")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

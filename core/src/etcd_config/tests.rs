@@ -1,0 +1,174 @@
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use super::*;
+
+fn config(version: &str) -> MemberConfig {
+    MemberConfig {
+        version: version.into(),
+        cluster_uid: "uid-1".into(),
+        peer_host: "kv-peer.ns.svc.cluster.local".into(),
+        attempt: None,
+        adopts: None,
+        options: MemberOptions::default(),
+    }
+}
+
+fn place() -> Place {
+    Place {
+        name: "kv-1".into(),
+        host: "kv-1.kv-peer.ns.svc.cluster.local".into(),
+        listen: Ipv4Addr::UNSPECIFIED.into(),
+        data_dir: "/var/lib/etcd/data".into(),
+    }
+}
+
+fn order() -> BootstrapOrder {
+    let members =
+        ["kv-0", "kv-1"].map(|name| (name.into(), peer_url(&format!("{name}.kv-peer.ns.svc.cluster.local"))));
+    BootstrapOrder { cluster_uid: "uid-1".into(), attempt: 1, nonce: "n1".into(), members: members.into() }
+}
+
+fn rendered(config: &MemberConfig, birth: Birth<'_>) -> String {
+    arguments(config, &place(), birth).expect("nothing is wrong with it").join("\n")
+}
+
+const COMMON: &str = "\
+--name=kv-1
+--data-dir=/var/lib/etcd/data
+--listen-peer-urls=http://0.0.0.0:2380
+--listen-client-urls=http://0.0.0.0:2379
+--listen-metrics-urls=http://0.0.0.0:2381
+--advertise-client-urls=http://kv-1.kv-peer.ns.svc.cluster.local:2379
+--initial-advertise-peer-urls=http://kv-1.kv-peer.ns.svc.cluster.local:2380";
+
+const FOUNDS: &str = "\
+--initial-cluster=kv-0=http://kv-0.kv-peer.ns.svc.cluster.local:2380,kv-1=http://kv-1.kv-peer.ns.svc.cluster.local:2380
+--initial-cluster-state=new
+--initial-cluster-token=uid-1-n1
+--strict-reconfig-check=true";
+
+#[test]
+fn each_version_gets_the_flags_that_it_knows() {
+    for (version, own) in [
+        ("3.5.4", "--experimental-initial-corrupt-check=true"),
+        (
+            "v3.5.21",
+            "--experimental-initial-corrupt-check=true\n--experimental-compact-hash-check-enabled=true",
+        ),
+        ("v3.6.16", "--feature-gates=InitialCorruptCheck=true,CompactHashCheck=true\n--max-learners=2"),
+        ("3.7.3", "--feature-gates=InitialCorruptCheck=true,CompactHashCheck=true\n--max-learners=2"),
+        ("3.10.0", "--feature-gates=InitialCorruptCheck=true,CompactHashCheck=true\n--max-learners=2"),
+    ] {
+        let expected = format!("{COMMON}\n{FOUNDS}\n{own}");
+        assert_eq!(rendered(&config(version), Birth::Founds(&order())), expected, "{version}");
+    }
+}
+
+#[test]
+fn who_joins_lists_every_member_and_itself_by_its_own_name() {
+    let member = |id: u64, name: &str, host: &str| Member {
+        id,
+        name: name.into(),
+        peer_urls: vec![peer_url(&format!("{host}.kv-peer.ns.svc.cluster.local"))],
+        client_urls: vec![],
+        is_learner: false,
+    };
+    let members = [member(1, "kv-0", "kv-0"), member(2, "", "kv-1"), member(0xabc, "", "kv-2")];
+    let text = rendered(&config("3.6.16"), Birth::Joins(&members));
+    assert!(
+        text.contains(
+            "--initial-cluster=kv-0=http://kv-0.kv-peer.ns.svc.cluster.local:2380,\
+             kv-1=http://kv-1.kv-peer.ns.svc.cluster.local:2380,\
+             unstarted-abc=http://kv-2.kv-peer.ns.svc.cluster.local:2380\n--initial-cluster-state=existing\n"
+        ),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_restart_could_never_form_a_cluster() {
+    let text = rendered(&config("3.5.21"), Birth::Known { compares: true });
+    assert!(text.contains("--initial-cluster-state=existing"), "{text}");
+    assert!(!text.contains("kv-0"), "{text}");
+}
+
+#[test]
+fn data_is_compared_only_with_members_that_serve() {
+    for (version, compared, not_compared) in [
+        ("3.5.21", "--experimental-initial-corrupt-check=true", "--experimental-initial-corrupt-check=false"),
+        ("3.6.16", "--feature-gates=InitialCorruptCheck=true,", "--feature-gates=CompactHashCheck=true\n"),
+    ] {
+        assert!(rendered(&config(version), Birth::Known { compares: true }).contains(compared), "{version}");
+        assert!(
+            rendered(&config(version), Birth::Known { compares: false }).contains(not_compared),
+            "{version}"
+        );
+    }
+}
+
+#[test]
+fn options_become_flags() {
+    let mut config = config("3.6.16");
+    config.options = MemberOptions {
+        quota_backend_bytes: Some(8_589_934_592),
+        auto_compaction: Some(AutoCompaction::Periodic("8h".into())),
+        snapshot_count: Some(10_000),
+        heartbeat_interval_milliseconds: Some(200),
+        election_timeout_milliseconds: Some(2000),
+        extra_arguments: [("max-request-bytes", "2097152"), ("feature-gates", "LeaseCheckpoint=true")]
+            .map(|(name, value)| (name.into(), value.into()))
+            .into(),
+    };
+    let text = rendered(&config, Birth::Known { compares: true });
+    let own = text.split("--strict-reconfig-check=true\n").nth(1).expect("the rest");
+    assert_eq!(
+        own,
+        "--feature-gates=InitialCorruptCheck=true,CompactHashCheck=true,LeaseCheckpoint=true\n\
+         --max-learners=2\n--quota-backend-bytes=8589934592\n--auto-compaction-mode=periodic\n\
+         --auto-compaction-retention=8h\n--snapshot-count=10000\n--heartbeat-interval=200\n\
+         --election-timeout=2000\n--max-request-bytes=2097152"
+    );
+}
+
+#[test]
+fn a_pod_of_the_newer_protocol_listens_on_it() {
+    let place = Place { listen: Ipv6Addr::UNSPECIFIED.into(), ..place() };
+    let flags = arguments(&config("3.6.16"), &place, Birth::Known { compares: true })
+        .expect("nothing is wrong with it");
+    assert!(flags.contains(&"--listen-peer-urls=http://[::]:2380".to_owned()), "{flags:?}");
+}
+
+#[test]
+fn everything_that_is_wrong_is_told_at_once() {
+    let mut config = config("3.4.30");
+    let extra = ["initial-cluster", "unsafe-no-fsync", "Max", "--metrics", "", "feature-gates", "log-level"];
+    config.options.extra_arguments =
+        extra.map(|name| (name.to_owned(), "CompactHashCheck=false".to_owned())).into();
+    let problems =
+        arguments(&config, &place(), Birth::Known { compares: true }).expect_err("nearly all of it is wrong");
+    let told: Vec<String> = problems.iter().map(Problem::to_string).collect();
+    assert_eq!(
+        told,
+        [
+            "etcd 3.4.30 is not supported: 3.5 is the oldest",
+            "\"\" is no argument: give its name without dashes, like max-request-bytes",
+            "\"--metrics\" is no argument: give its name without dashes, like max-request-bytes",
+            "\"Max\" is no argument: give its name without dashes, like max-request-bytes",
+            "the argument feature-gates belongs to the operator",
+            "the argument initial-cluster belongs to the operator",
+            "the argument unsafe-no-fsync belongs to the operator",
+        ]
+    );
+}
+
+#[test]
+fn the_configuration_travels_as_json() {
+    let mut config = config("3.6.16");
+    config.options.auto_compaction = Some(AutoCompaction::Revision("1000".into()));
+    let text = serde_json::to_string(&config).expect("plain data");
+    assert_eq!(
+        text,
+        r#"{"version":"3.6.16","clusterUid":"uid-1","peerHost":"kv-peer.ns.svc.cluster.local","options":{"autoCompaction":{"mode":"revision","retention":"1000"}}}"#
+    );
+    assert_eq!(serde_json::from_str::<MemberConfig>(&text).expect("it was just written"), config);
+}

@@ -1,0 +1,99 @@
+//! The bootstrap order: which pods may form a cluster together. Each volume honours it at most once.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Where the order stands in the ConfigMap, and what the file is called where that is mounted.
+pub const KEY: &str = "order.json";
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BootstrapOrder {
+    /// The EtcdCluster it was made for.
+    pub cluster_uid: String,
+    /// Which try it is. An attempt that formed no cluster may be abandoned, and another made.
+    pub attempt: u32,
+    /// Never the same twice. A volume that has seen it used does not honour it again.
+    pub nonce: String,
+    /// Peer URLs by the names of the pods.
+    pub members: BTreeMap<String, String>,
+}
+
+/// Why a text is no order.
+#[derive(Debug)]
+pub enum Malformed {
+    NotJson(serde_json::Error),
+    NoNonce,
+    NoMembers,
+}
+
+impl BootstrapOrder {
+    pub fn parse(text: &str) -> Result<Self, Malformed> {
+        let order: Self = serde_json::from_str(text).map_err(Malformed::NotJson)?;
+        if order.nonce.is_empty() {
+            return Err(Malformed::NoNonce);
+        }
+        if order.members.is_empty() {
+            return Err(Malformed::NoMembers);
+        }
+        Ok(order)
+    }
+
+    pub fn render(&self) -> String {
+        serde_json::to_string(self).expect("text and numbers are always JSON")
+    }
+
+    /// Members of two orders never take each other for one cluster, even when the same pods are in both.
+    pub fn token(&self) -> String {
+        format!("{}-{}", self.cluster_uid, self.nonce)
+    }
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotJson(error) => write!(f, "it is not what was expected: {error}"),
+            Self::NoNonce => f.write_str("it has no nonce"),
+            Self::NoMembers => f.write_str("it names no members"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order() -> BootstrapOrder {
+        BootstrapOrder {
+            cluster_uid: "uid-1".into(),
+            attempt: 2,
+            nonce: "n1".into(),
+            members: [("kv-0", "http://kv-0.kv-peer.ns.svc.cluster.local:2380")]
+                .map(|(name, url)| (name.to_owned(), url.to_owned()))
+                .into(),
+        }
+    }
+
+    #[test]
+    fn an_order_is_read_as_it_was_written() {
+        let text = order().render();
+        assert_eq!(
+            text,
+            r#"{"clusterUid":"uid-1","attempt":2,"nonce":"n1","members":{"kv-0":"http://kv-0.kv-peer.ns.svc.cluster.local:2380"}}"#
+        );
+        assert_eq!(BootstrapOrder::parse(&text).expect("it was rendered by us"), order());
+    }
+
+    #[test]
+    fn half_an_order_is_none() {
+        let without_nonce = BootstrapOrder { nonce: String::new(), ..order() };
+        assert!(matches!(BootstrapOrder::parse(&without_nonce.render()), Err(Malformed::NoNonce)));
+        let without_members = BootstrapOrder { members: BTreeMap::new(), ..order() };
+        assert!(matches!(BootstrapOrder::parse(&without_members.render()), Err(Malformed::NoMembers)));
+        for torn in ["", "{}", r#"{"clusterUid":"uid-1","attem"#] {
+            assert!(matches!(BootstrapOrder::parse(torn), Err(Malformed::NotJson(_))), "{torn}");
+        }
+    }
+}

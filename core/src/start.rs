@@ -1,0 +1,220 @@
+//! Whether etcd may start in a pod, and how. The agent asks before every single start.
+//!
+//! The rule behind all rules: a member that has lost its log must never run again under the identity it had. It
+//! would vote without remembering what it promised, and acknowledged writes would be lost.
+
+mod evidence;
+mod natural;
+mod verdict;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+pub use evidence::{Answer, Evidence, Identity, Member, MemberList, Order, Peer, Standing, Volume};
+pub use natural::Natural;
+pub use verdict::{Refusal, Start, Waiting};
+
+use crate::order::BootstrapOrder;
+
+/// How long an order's pods wait for the last ones after a quorum of them is there. Who comes later finds a formed
+/// cluster and has to be replaced, so this is long enough for an image to be pulled.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the others let the first one start alone.
+const FIRST_STARTER: Duration = Duration::from_secs(3);
+/// How long a learner lets another one start before it, which takes less than a second.
+const TURN: Duration = Duration::from_secs(5);
+/// The same, if nothing at all is to be seen there: between agent and etcd there is a moment without both.
+const MOMENT: Duration = Duration::from_secs(1);
+
+pub fn decide_start(evidence: &Evidence) -> Start {
+    if let Some(refusal) = against_volume(evidence) {
+        return Start::Refuse(refusal);
+    }
+    if evidence.volume.has_log {
+        let adopt =
+            evidence.volume.identity.as_ref().is_some_and(|it| it.cluster_uid != evidence.cluster_uid);
+        return Start::Restart { adopt };
+    }
+    let order = match &evidence.order {
+        Order::There(order) => Some(order),
+        Order::None | Order::Malformed(_) => None,
+    };
+    let formed: Vec<&MemberList> = lists(evidence)
+        .filter(|list| !list.members.is_empty() && !order.is_some_and(|order| list.is_forming(order)))
+        .collect();
+    if formed.is_empty() { without_cluster(evidence) } else { beside_cluster(evidence, &formed) }
+}
+
+fn against_volume(evidence: &Evidence) -> Option<Refusal> {
+    let Volume { has_log, has_remains, identity } = &evidence.volume;
+    let Some(identity) = identity else {
+        return (*has_log || *has_remains).then_some(Refusal::NobodysData);
+    };
+    let adopted = evidence.adopts.as_ref() == Some(&identity.cluster_uid);
+    if identity.cluster_uid != evidence.cluster_uid && !adopted {
+        return Some(Refusal::ForeignCluster {
+            found: identity.cluster_uid.clone(),
+            expected: evidence.cluster_uid.clone(),
+        });
+    }
+    (identity.name != evidence.name)
+        .then(|| Refusal::ForeignPod { found: identity.name.clone(), expected: evidence.name.clone() })
+}
+
+fn lists(evidence: &Evidence) -> impl Iterator<Item = &MemberList> {
+    evidence.peers.iter().filter_map(|peer| match &peer.answer {
+        Answer::Members(list) => Some(list),
+        Answer::Waiting | Answer::Refused | Answer::Silent | Answer::Unknown => None,
+    })
+}
+
+/// A formed cluster answers, so an order means nothing any more: its members decide.
+fn beside_cluster(evidence: &Evidence, formed: &[&MemberList]) -> Start {
+    let url = &evidence.peer_url;
+    let clusters: BTreeSet<u64> =
+        formed.iter().filter(|list| list.at(url).is_some()).map(|list| list.cluster_id).collect();
+    if clusters.len() > 1 {
+        let clusters = clusters.iter().map(|id| format!("{id:x}")).collect();
+        return Start::Wait(Waiting::ClustersDisagree { clusters });
+    }
+    // A confirmed list does not lag, so it overrules the others.
+    let confirmed: Vec<&MemberList> = formed.iter().copied().filter(|list| list.confirmed).collect();
+    let believed = if confirmed.is_empty() { formed } else { &confirmed };
+    let one = |standing| {
+        let mut members = believed.iter().filter_map(|list| list.at(url));
+        members.find(|member| member.standing() == standing).map(|member| format!("{:x}", member.id))
+    };
+    if let Some(member) = one(Standing::Started) {
+        return Start::Wait(Waiting::DataLost { member });
+    }
+    if let Some(member) = one(Standing::Named) {
+        return Start::Wait(Waiting::NeverPublished { member });
+    }
+    if believed.iter().any(|list| list.at(url).is_none()) {
+        return Start::Wait(Waiting::NotAMember);
+    }
+    match confirmed.first() {
+        Some(list) => join(evidence, list),
+        None => Start::Wait(Waiting::NoQuorum),
+    }
+}
+
+fn join(evidence: &Evidence, list: &MemberList) -> Start {
+    let before: Vec<String> = list
+        .members
+        .iter()
+        .filter(|member| member.standing() == Standing::Added)
+        .filter_map(|member| member.peer_urls.first())
+        .filter(|url| Natural(url) < Natural(&evidence.peer_url) && is_starting(evidence, url))
+        .cloned()
+        .collect();
+    if before.is_empty() {
+        Start::Join { members: list.members.clone() }
+    } else {
+        Start::Wait(Waiting::Turn { before })
+    }
+}
+
+/// Whether another learner is about to start or is starting. An etcd that joins asks every listed member for its
+/// version before it answers anything itself, so two that start in the same moment wait for each other in vain.
+fn is_starting(evidence: &Evidence, url: &str) -> bool {
+    let known = evidence.peers.iter().filter(|peer| peer.url.as_deref() == Some(url));
+    let nameless = evidence.peers.iter().filter(|peer| peer.url.is_none());
+    let limit = known
+        .map(|peer| match peer.answer {
+            Answer::Members(_) => Duration::ZERO,
+            Answer::Refused => MOMENT,
+            Answer::Waiting | Answer::Silent | Answer::Unknown => TURN,
+        })
+        .max()
+        .or_else(|| {
+            // It may be any of those that listen without answering.
+            nameless.map(|peer| if peer.answer == Answer::Silent { TURN } else { Duration::ZERO }).max()
+        });
+    limit.is_some_and(|limit| evidence.added_for < limit)
+}
+
+fn without_cluster(evidence: &Evidence) -> Start {
+    let order = match &evidence.order {
+        Order::There(order) => order,
+        Order::None => return Start::Wait(Waiting::NoOrder),
+        Order::Malformed(error) => return Start::Wait(Waiting::MalformedOrder { error: error.clone() }),
+    };
+    if let Some(why) = not_for_us(evidence, order) {
+        return Start::Wait(Waiting::OrderForOthers { why });
+    }
+    if evidence.used_nonces.contains(&order.nonce) {
+        return Start::Wait(Waiting::OrderUsed { nonce: order.nonce.clone() });
+    }
+    match muster(evidence, order) {
+        Some(waiting) => Start::Wait(waiting),
+        None => Start::Bootstrap { order: order.clone() },
+    }
+}
+
+fn not_for_us(evidence: &Evidence, order: &BootstrapOrder) -> Option<String> {
+    if order.cluster_uid != evidence.cluster_uid {
+        return Some(format!("this one is for cluster UID {}", order.cluster_uid));
+    }
+    if let Some(attempt) = evidence.attempt.filter(|&attempt| attempt != order.attempt) {
+        return Some(format!(
+            "this one is for attempt {}, and the pod was made for {attempt}",
+            order.attempt
+        ));
+    }
+    match order.members.get(&evidence.name) {
+        None => Some("this one does not name it".into()),
+        Some(url) if *url != evidence.peer_url => Some(format!("this one expects it at {url}")),
+        Some(_) => None,
+    }
+}
+
+/// What is still missing before this pod starts by the order.
+///
+/// A quorum of the order's pods, this one included, must be seen without a formed cluster: who is silent is not
+/// known to have none. All should start together, because a cluster that forms leaves out whoever is late. One
+/// starts first, because each etcd asks the others whether it is new and waits a second for those that listen but
+/// are not ready to answer.
+fn muster(evidence: &Evidence, order: &BootstrapOrder) -> Option<Waiting> {
+    let forming = |peer: &Peer| matches!(&peer.answer, Answer::Members(list) if list.is_forming(order));
+    let mut met: Vec<(Option<&str>, Duration)> = Vec::new();
+    for (name, url) in order.members.iter().filter(|(name, _)| **name != evidence.name) {
+        let seen = evidence.peers.iter().filter(|peer| peer.url.as_ref() == Some(url));
+        met.extend(seen.map(|peer| peer.met_for).max().map(|met_for| (Some(name.as_str()), met_for)));
+    }
+    let nameless = evidence.peers.iter().filter(|peer| peer.url.is_none() && forming(peer));
+    met.extend(nameless.map(|peer| (None, peer.met_for)));
+    met.sort_by_key(|&(_, met_for)| std::cmp::Reverse(met_for));
+    let there: BTreeSet<&str> = met.iter().filter_map(|&(name, _)| name).collect();
+
+    let quorum = order.members.len() / 2 + 1;
+    let missing = || {
+        let others = order.members.keys().filter(|name| **name != evidence.name);
+        let missing = others.filter(|name| !there.contains(name.as_str())).cloned().collect();
+        Some(Waiting::PeersMissing { missing })
+    };
+    // How long ago the last of so many others was met.
+    let met_others = |count: usize| match count {
+        0 => Some(Duration::MAX),
+        count => met.get(count - 1).map(|&(_, met_for)| met_for),
+    };
+    let Some(quorum_for) = met_others(quorum - 1) else {
+        return missing();
+    };
+    if evidence.peers.iter().any(forming) {
+        return None;
+    }
+    let complete_for = match met_others(order.members.len() - 1) {
+        Some(complete_for) => complete_for,
+        None if quorum_for < PATIENCE => return missing(),
+        None => quorum_for - PATIENCE,
+    };
+    let first = there.iter().copied().chain([evidence.name.as_str()]).min_by_key(|name| Natural(name))?;
+    (first != evidence.name && complete_for < FIRST_STARTER)
+        .then(|| Waiting::FirstStarter { first: first.to_owned() })
+}
+
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,179 @@
+//! Scenarios as text, and what must hold whatever is seen.
+
+use std::time::Duration;
+
+use super::*;
+
+const SCENARIOS: &str = include_str!("scenarios.txt");
+
+#[test]
+fn scenarios() {
+    let mut wrong = Vec::new();
+    let blocks: Vec<&str> = SCENARIOS.split("\n== ").skip(1).collect();
+    for block in &blocks {
+        let (title, rest) = block.split_once('\n').expect("a title");
+        let (seen, expected) = rest.split_once("-> ").expect("a verdict");
+        let verdict = told(&decide_start(&evidence(seen)));
+        if verdict != expected.trim() {
+            wrong.push(format!("{title}\n  expected {}\n  but was  {verdict}", expected.trim()));
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+    assert!(blocks.len() > 60, "only {} scenarios were read", blocks.len());
+}
+
+#[test]
+fn members_are_read_as_etcd_writes_them() {
+    let text = r#"[{"id":10501334649042878790,"peerURLs":["http://kv-0:2380"],"name":"kv-0","clientURLs":["http://kv-0:2379"]},
+        {"id":1,"peerURLs":["http://kv-1:2380"],"isLearner":true}]"#;
+    let members: Vec<Member> = serde_json::from_str(text).expect("it is a list");
+    assert_eq!(members[0].id, 10501334649042878790);
+    assert_eq!(
+        members.iter().map(Member::standing).collect::<Vec<_>>(),
+        [Standing::Started, Standing::Added]
+    );
+    assert!(members[1].is_learner);
+}
+
+fn told(start: &Start) -> String {
+    match start {
+        Start::Restart { adopt: false } => "restart".into(),
+        Start::Restart { adopt: true } => "restart, adopting".into(),
+        Start::Join { members } => {
+            let words = members.iter().map(|member| {
+                let name = member.peer_urls[0].trim_start_matches("http://").trim_end_matches(":2380");
+                format!("{name} {}", format!("{:?}", member.standing()).to_lowercase())
+            });
+            format!("join {}", words.collect::<Vec<_>>().join(", "))
+        }
+        Start::Bootstrap { order } => format!("bootstrap {}", order.nonce),
+        Start::Wait(waiting) => format!("wait {}: {waiting}", waiting.reason()),
+        Start::Refuse(refusal) => format!("refuse {}: {refusal}", refusal.reason()),
+    }
+}
+
+pub fn url(name: &str) -> String {
+    format!("http://{name}:2380")
+}
+
+pub fn nothing(me: &str) -> Evidence {
+    Evidence {
+        name: me.into(),
+        peer_url: url(me),
+        cluster_uid: "ours".into(),
+        adopts: None,
+        attempt: None,
+        volume: Volume::default(),
+        used_nonces: BTreeSet::new(),
+        order: Order::None,
+        peers: Vec::new(),
+        added_for: Duration::ZERO,
+    }
+}
+
+fn evidence(text: &str) -> Evidence {
+    let mut evidence = nothing("kv-1");
+    for line in text.lines().filter(|line| !line.trim().is_empty()) {
+        let (key, value) = line.split_once(": ").unwrap_or_else(|| panic!("no key: {line}"));
+        match key {
+            "me" => (evidence.name, evidence.peer_url) = (value.into(), url(value)),
+            "adopts" => evidence.adopts = Some(value.into()),
+            "attempt" => evidence.attempt = value.parse().ok(),
+            "used" => evidence.used_nonces = [value.to_owned()].into(),
+            "added for" => evidence.added_for = duration(value),
+            "order" => evidence.order = order(value),
+            "volume" => {
+                evidence.volume = volume(value);
+                evidence
+                    .used_nonces
+                    .extend(evidence.volume.identity.iter().flat_map(|it| it.used_nonces.clone()));
+            }
+            _ => {
+                let name = key.strip_prefix("peer ").unwrap_or_else(|| panic!("unknown key: {line}"));
+                evidence.peers.push(peer(name, value));
+            }
+        }
+    }
+    evidence
+}
+
+fn volume(text: &str) -> Volume {
+    let mut words = text.split(", ");
+    let (has_log, has_remains) = match words.next() {
+        Some("log") => (true, true),
+        Some("remains") => (false, true),
+        Some("empty") => (false, false),
+        other => panic!("{other:?} is no volume"),
+    };
+    let identity = words.next().and_then(|word| word.strip_prefix("of ")).map(|whose| {
+        let (uid, name) = whose.split_once(' ').expect("a cluster and a pod");
+        let used = words.next().and_then(|word| word.strip_prefix("used "));
+        Identity {
+            cluster_uid: uid.into(),
+            name: name.into(),
+            used_nonces: used.map(str::to_owned).into_iter().collect(),
+        }
+    });
+    Volume { has_log, has_remains, identity }
+}
+
+fn order(text: &str) -> Order {
+    let Some((nonce, rest)) = text.split_once(" for ") else {
+        return Order::Malformed("torn".into());
+    };
+    let (names, uid) = rest.split_once("; of ").unwrap_or((rest, "ours"));
+    Order::There(BootstrapOrder {
+        cluster_uid: uid.into(),
+        attempt: 1,
+        nonce: nonce.into(),
+        members: names.split(' ').map(|name| (name.to_owned(), url(name))).collect(),
+    })
+}
+
+fn peer(name: &str, text: &str) -> Peer {
+    let (text, met) = text.split_once(", met ").unwrap_or((text, "0s"));
+    let answer = match text {
+        "waiting" => Answer::Waiting,
+        "refused" => Answer::Refused,
+        "silent" => Answer::Silent,
+        "unknown" => Answer::Unknown,
+        _ => {
+            Answer::Members(list(text.strip_prefix("lists ").unwrap_or_else(|| panic!("no answer: {text}"))))
+        }
+    };
+    Peer { url: (name != "?").then(|| url(name)), met_for: duration(met), answer }
+}
+
+fn list(text: &str) -> MemberList {
+    let mut parts = text.split("; ");
+    let names = parts.next().unwrap_or_default();
+    let mut list = MemberList { cluster_id: 1, members: Vec::new(), confirmed: false };
+    for part in parts {
+        match part.split_once(' ') {
+            Some(("cluster", id)) => list.cluster_id = id.parse().expect("a number"),
+            _ => list.confirmed = part == "confirmed",
+        }
+    }
+    for member in names.split(", ").filter(|names| *names != "nobody") {
+        let (name, standing) = member.split_once(' ').expect("a name and a standing");
+        let number: String = name.chars().filter(char::is_ascii_digit).collect();
+        list.members.push(Member {
+            id: 0x10 + number.parse::<u64>().expect("names end in a number"),
+            name: if standing == "added" { String::new() } else { name.into() },
+            peer_urls: vec![url(name)],
+            client_urls: if standing == "started" { vec![format!("http://{name}:2379")] } else { vec![] },
+            is_learner: false,
+        });
+    }
+    list
+}
+
+fn duration(text: &str) -> Duration {
+    let milliseconds = match text.strip_suffix("ms") {
+        Some(number) => number.parse().ok(),
+        None => {
+            text.strip_suffix('s').and_then(|number| number.parse::<u64>().ok()).map(|seconds| seconds * 1000)
+        }
+    };
+    Duration::from_millis(milliseconds.unwrap_or_else(|| panic!("no duration: {text}")))
+}

@@ -1,0 +1,168 @@
+//! What may be decided about a start: the words that log, probe page and status share.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::evidence::Member;
+use crate::order::BootstrapOrder;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// With the data that is there. `adopt`: it comes from a former cluster that this one takes over.
+    Restart {
+        adopt: bool,
+    },
+    /// As the member that these members have added.
+    Join {
+        members: Vec<Member>,
+    },
+    /// Together with the others that the order names.
+    Bootstrap {
+        order: BootstrapOrder,
+    },
+    Wait(Waiting),
+    Refuse(Refusal),
+}
+
+/// Why etcd is not started yet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "reason", rename_all_fields = "camelCase")]
+pub enum Waiting {
+    /// The agent has only just begun to look.
+    Looking,
+    /// The members list this one as started, but its log is gone. It has to be replaced.
+    DataLost {
+        member: String,
+    },
+    /// The members list this one by name, but it never published itself, and now it is too late to be sure that
+    /// it did not vote. It has to be replaced.
+    NeverPublished {
+        member: String,
+    },
+    /// A cluster answers, and this pod is not one of its members.
+    NotAMember,
+    /// This pod is listed as added, but nobody who said so has a quorum behind it.
+    NoQuorum,
+    /// Two clusters claim this pod.
+    ClustersDisagree {
+        clusters: Vec<String>,
+    },
+    /// Other learners start first.
+    Turn {
+        before: Vec<String>,
+    },
+    /// No cluster answers, and there is no order to form one.
+    NoOrder,
+    MalformedOrder {
+        error: String,
+    },
+    /// The order is not meant for this pod.
+    OrderForOthers {
+        why: String,
+    },
+    /// etcd was started by this order before, and there is no log: that start failed early, or the data was removed.
+    OrderUsed {
+        nonce: String,
+    },
+    /// The order names pods that are not there yet.
+    PeersMissing {
+        missing: Vec<String>,
+    },
+    /// The pods of the order are there; this one starts first.
+    FirstStarter {
+        first: String,
+    },
+}
+
+/// Why etcd will not be started until somebody does something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    ForeignCluster { found: String, expected: String },
+    ForeignPod { found: String, expected: String },
+    NobodysData,
+}
+
+impl Waiting {
+    /// The word for it, which is also its `reason` in a report.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Looking => "Looking",
+            Self::DataLost { .. } => "DataLost",
+            Self::NeverPublished { .. } => "NeverPublished",
+            Self::NotAMember => "NotAMember",
+            Self::NoQuorum => "NoQuorum",
+            Self::ClustersDisagree { .. } => "ClustersDisagree",
+            Self::Turn { .. } => "Turn",
+            Self::NoOrder => "NoOrder",
+            Self::MalformedOrder { .. } => "MalformedOrder",
+            Self::OrderForOthers { .. } => "OrderForOthers",
+            Self::OrderUsed { .. } => "OrderUsed",
+            Self::PeersMissing { .. } => "PeersMissing",
+            Self::FirstStarter { .. } => "FirstStarter",
+        }
+    }
+}
+
+impl Refusal {
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::ForeignCluster { .. } => "ForeignCluster",
+            Self::ForeignPod { .. } => "ForeignPod",
+            Self::NobodysData => "NobodysData",
+        }
+    }
+}
+
+impl fmt::Display for Waiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Looking => f.write_str("to have looked around"),
+            Self::DataLost { member } => {
+                write!(f, "the data of this member ({member}) is gone: it has to be replaced")
+            }
+            Self::NeverPublished { member } => {
+                write!(f, "the cluster formed without this member ({member}): it has to be replaced")
+            }
+            Self::NotAMember => f.write_str("to be added to the cluster"),
+            Self::NoQuorum => {
+                f.write_str("a member that has a quorum behind it to confirm that this one was added")
+            }
+            Self::ClustersDisagree { clusters } => {
+                write!(f, "different clusters list this member: {}", clusters.join(", "))
+            }
+            Self::Turn { before } => write!(f, "others to start first: {}", before.join(", ")),
+            Self::NoOrder => f.write_str("a member of the cluster to answer, or an order to form one"),
+            Self::MalformedOrder { error } => write!(f, "an order that can be read: {error}"),
+            Self::OrderForOthers { why } => write!(f, "an order for this pod: {why}"),
+            Self::OrderUsed { nonce } => {
+                write!(
+                    f,
+                    "etcd was already started by order {nonce}, and there is no log: a new order is needed"
+                )
+            }
+            Self::PeersMissing { missing } => {
+                write!(f, "pods of the order to come up: {}", missing.join(", "))
+            }
+            Self::FirstStarter { first } => write!(f, "{first} to start first"),
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ForeignCluster { found, expected } => write!(
+                f,
+                "the volume holds data of another cluster (UID {found}, this one is {expected}): delete the volume, \
+                 or have the cluster adopt it"
+            ),
+            Self::ForeignPod { found, expected } => {
+                write!(f, "the volume holds data of {found}, and this is {expected}")
+            }
+            Self::NobodysData => f.write_str(
+                "the volume holds data of etcd, but nothing says whose: this operator did not write it",
+            ),
+        }
+    }
+}
