@@ -4,13 +4,14 @@
 //! arguments, and what should happen is its result. `core/clippy.toml` and `Cargo.toml` hold that line.
 //!
 //! What users wrote becomes an [`intent::Intent`] through [`validate::validate`]; nothing behind that reads the spec
-//! itself. A snapshot ([`observed`]) and a goal go in, a plan comes out ([`decide`], [`plan`]). Nothing carries the
-//! plans out yet; until then [`status`] says how little is done. In the pods, [`start`] decides whether etcd may
-//! start.
+//! itself. [`desired`] has the objects of a cluster as they should be. A snapshot ([`observed`]) and a goal go in, a
+//! plan comes out ([`decide`], [`plan`]). Nothing carries the plans out yet; until then [`status`] says how little is
+//! done. In the pods, [`start`] decides whether etcd may start.
 
 pub mod agent;
 pub mod api;
 pub mod decide;
+pub mod desired;
 pub mod etcd_config;
 pub mod intent;
 pub mod names;

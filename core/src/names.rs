@@ -1,7 +1,20 @@
 //! Names that others rely on: once published, they stay.
 
+use crate::etcd_config::{client_url, peer_url};
+use crate::observed::Ordinal;
+
 /// Owns the fields that we write by server-side apply.
 pub const FIELD_MANAGER: &str = "etcd-operator";
+
+pub const FINALIZER: &str = "etcd.etcd.io/finalizer";
+/// On everything that belongs to a cluster: the cluster's name.
+pub const CLUSTER_LABEL: &str = "etcd.etcd.io/cluster";
+/// On claims: the EtcdCluster they were made for. Names come back; UIDs do not.
+pub const CLUSTER_UID_LABEL: &str = "etcd.etcd.io/cluster-uid";
+/// On claims: the member whose data they hold.
+pub const MEMBER_ID_LABEL: &str = "etcd.etcd.io/member-id";
+/// The volume of a pod, and the beginning of its claim's name.
+pub const DATA_VOLUME: &str = "data";
 
 /// Types of conditions.
 pub mod condition {
@@ -19,4 +32,109 @@ pub mod reason {
     pub const NOT_IMPLEMENTED_YET: &str = "NotImplementedYet";
     /// The spec breaks a rule that the API server did not keep.
     pub const INVALID_SPEC: &str = "InvalidSpec";
+}
+
+/// What the objects of one cluster are called. The cluster domain is part of peer URLs, so it never changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Names {
+    pub namespace: String,
+    pub cluster: String,
+    pub domain: String,
+}
+
+impl Names {
+    pub fn pod(&self, ordinal: Ordinal) -> String {
+        format!("{}-{ordinal}", self.cluster)
+    }
+
+    /// As the StatefulSet controller calls it.
+    pub fn claim(&self, ordinal: Ordinal) -> String {
+        format!("{DATA_VOLUME}-{}-{ordinal}", self.cluster)
+    }
+
+    pub fn peer_service(&self) -> String {
+        format!("{}-peer", self.cluster)
+    }
+
+    pub fn client_service(&self) -> String {
+        format!("{}-client", self.cluster)
+    }
+
+    pub fn node_port_service(&self) -> String {
+        format!("{}-nodeport", self.cluster)
+    }
+
+    pub fn order(&self) -> String {
+        format!("{}-bootstrap", self.cluster)
+    }
+
+    /// A name that exists as soon as any pod has an address, and lists them all.
+    pub fn peer_host(&self) -> String {
+        format!("{}.{}.svc.{}", self.peer_service(), self.namespace, self.domain)
+    }
+
+    pub fn pod_host(&self, ordinal: Ordinal) -> String {
+        format!("{}.{}", self.pod(ordinal), self.peer_host())
+    }
+
+    pub fn peer_url(&self, ordinal: Ordinal) -> String {
+        peer_url(&self.pod_host(ordinal))
+    }
+
+    pub fn client_url(&self, ordinal: Ordinal) -> String {
+        client_url(&self.pod_host(ordinal))
+    }
+
+    /// Which pod a peer URL belongs to, if it is one of ours to the letter.
+    pub fn ordinal_of(&self, peer_url: &str) -> Option<Ordinal> {
+        Ordinal::below(u8::MAX).find(|&ordinal| self.peer_url(ordinal) == peer_url)
+    }
+
+    pub fn ordinal_of_pod(&self, pod: &str) -> Option<Ordinal> {
+        ordinal_behind(pod, &self.cluster)
+    }
+
+    pub fn ordinal_of_claim(&self, claim: &str) -> Option<Ordinal> {
+        ordinal_behind(claim, &format!("{DATA_VOLUME}-{}", self.cluster))
+    }
+}
+
+/// Reads `3` off `kv-3`, but nothing off `kv-03` or `kv-a-3`.
+fn ordinal_behind(name: &str, stem: &str) -> Option<Ordinal> {
+    let digits = name.strip_prefix(stem)?.strip_prefix('-')?;
+    let ordinal = digits.parse().ok().map(Ordinal)?;
+    (ordinal.to_string() == digits).then_some(ordinal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names() -> Names {
+        Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() }
+    }
+
+    #[test]
+    fn a_peer_url_leads_back_to_its_pod_and_others_lead_nowhere() {
+        for ordinal in [0, 2, 9, 10, 11, 100].map(Ordinal) {
+            assert_eq!(names().ordinal_of(&names().peer_url(ordinal)), Some(ordinal));
+        }
+        for other in [
+            "http://kv-1.kv-peer.ns.svc.cluster.local:2379",
+            "http://kv-1.kv-peer.other.svc.cluster.local:2380",
+            "http://kv-01.kv-peer.ns.svc.cluster.local:2380",
+            "http://10.0.0.1:2380",
+        ] {
+            assert_eq!(names().ordinal_of(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn pods_and_claims_of_a_cluster_with_a_longer_name_are_not_ours() {
+        assert_eq!(names().ordinal_of_pod("kv-3"), Some(Ordinal(3)));
+        assert_eq!(names().ordinal_of_claim("data-kv-10"), Some(Ordinal(10)));
+        for other in ["kv-a-3", "kv", "kv-", "kv-03", "kv-300", "kw-3"] {
+            assert_eq!(names().ordinal_of_pod(other), None, "{other}");
+        }
+    }
 }

@@ -11,6 +11,7 @@ use testbed::shell::run;
 
 mod definitions;
 mod manifests;
+mod objects;
 mod reports;
 mod rules;
 

@@ -1,0 +1,140 @@
+//! The objects of a cluster as they should be. Whoever applies them changes nothing in them.
+
+mod pod;
+mod probes;
+mod services;
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::apps::v1::{
+    StatefulSet, StatefulSetPersistentVolumeClaimRetentionPolicy, StatefulSetSpec, StatefulSetUpdateStrategy,
+};
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim};
+use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kube::Resource;
+
+use crate::api::EtcdCluster;
+use crate::intent::Intent;
+use crate::names::{self, Names};
+use crate::order::{self, BootstrapOrder};
+use crate::quorum::quorum;
+
+pub use services::services;
+
+/// What the objects of one cluster have in common.
+pub struct Desired<'a> {
+    pub intent: &'a Intent,
+    pub names: &'a Names,
+    /// The image that holds the agent: the operator's own.
+    pub agent_image: &'a str,
+}
+
+impl Desired<'_> {
+    /// On everything, and what selects the pods.
+    pub fn labels(&self) -> BTreeMap<String, String> {
+        BTreeMap::from([
+            ("app.kubernetes.io/name".into(), "etcd".into()),
+            ("app.kubernetes.io/instance".into(), self.names.cluster.clone()),
+            ("app.kubernetes.io/managed-by".into(), names::FIELD_MANAGER.into()),
+            (names::CLUSTER_LABEL.into(), self.names.cluster.clone()),
+        ])
+    }
+
+    fn selector(&self) -> BTreeMap<String, String> {
+        BTreeMap::from([
+            ("app.kubernetes.io/name".into(), "etcd".into()),
+            (names::CLUSTER_LABEL.into(), self.names.cluster.clone()),
+        ])
+    }
+
+    fn metadata(&self, name: String) -> ObjectMeta {
+        ObjectMeta {
+            name: Some(name),
+            namespace: Some(self.names.namespace.clone()),
+            labels: Some(self.labels()),
+            owner_references: Some(vec![self.owner()]),
+            ..ObjectMeta::default()
+        }
+    }
+
+    /// What has this owner goes when the cluster goes. Claims never have it.
+    fn owner(&self) -> OwnerReference {
+        OwnerReference {
+            api_version: EtcdCluster::api_version(&()).into_owned(),
+            kind: EtcdCluster::kind(&()).into_owned(),
+            name: self.names.cluster.clone(),
+            uid: self.intent.uid.clone(),
+            controller: Some(true),
+            block_owner_deletion: Some(true),
+        }
+    }
+
+    /// The bootstrap order. Not `immutable`: kubelets go on serving a deleted immutable ConfigMap to new pods.
+    pub fn order(&self, order: &BootstrapOrder) -> ConfigMap {
+        ConfigMap {
+            metadata: self.metadata(self.names.order()),
+            data: Some(BTreeMap::from([(order::KEY.into(), order.render())])),
+            ..ConfigMap::default()
+        }
+    }
+
+    /// Pods come all at once and wait in their agent; every restart is ours to choose.
+    pub fn stateful_set(&self, replicas: u8) -> StatefulSet {
+        let spec = StatefulSetSpec {
+            replicas: Some(i32::from(replicas)),
+            service_name: Some(self.names.peer_service()),
+            pod_management_policy: Some("Parallel".into()),
+            update_strategy: Some(StatefulSetUpdateStrategy {
+                type_: Some("OnDelete".into()),
+                rolling_update: None,
+            }),
+            persistent_volume_claim_retention_policy: Some(StatefulSetPersistentVolumeClaimRetentionPolicy {
+                when_deleted: Some("Retain".into()),
+                when_scaled: Some("Retain".into()),
+            }),
+            selector: LabelSelector { match_labels: Some(self.selector()), match_expressions: None },
+            template: self.pod(),
+            volume_claim_templates: Some(vec![self.claim()]),
+            ..StatefulSetSpec::default()
+        };
+        StatefulSet { metadata: self.metadata(self.names.cluster.clone()), spec: Some(spec), status: None }
+    }
+
+    /// The UID says for which cluster of this name a volume was made.
+    fn claim(&self) -> PersistentVolumeClaim {
+        let storage = &self.intent.storage;
+        let mut labels = storage.labels.clone();
+        labels.extend(self.selector());
+        labels.insert(names::CLUSTER_UID_LABEL.into(), self.intent.uid.clone());
+        let metadata = ObjectMeta {
+            name: Some(names::DATA_VOLUME.into()),
+            labels: Some(labels),
+            annotations: Some(storage.annotations.clone()).filter(|annotations| !annotations.is_empty()),
+            ..ObjectMeta::default()
+        };
+        PersistentVolumeClaim { metadata, spec: Some(storage.claim.clone()), status: None }
+    }
+
+    /// Drains may take what leaves a quorum of the larger of what is there and what is wanted.
+    pub fn disruption_budget(&self, voters: usize) -> Option<PodDisruptionBudget> {
+        let members = voters.max(usize::from(self.intent.size));
+        if !self.intent.disruption_budget || members == 0 {
+            return None;
+        }
+        let spec = PodDisruptionBudgetSpec {
+            min_available: Some(IntOrString::Int(i32::try_from(quorum(members)).unwrap_or(i32::MAX))),
+            selector: Some(LabelSelector { match_labels: Some(self.selector()), match_expressions: None }),
+            ..PodDisruptionBudgetSpec::default()
+        };
+        Some(PodDisruptionBudget {
+            metadata: self.metadata(self.names.cluster.clone()),
+            spec: Some(spec),
+            status: None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

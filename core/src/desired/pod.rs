@@ -1,0 +1,234 @@
+//! The pod of a member: an init container brings the agent, and the agent becomes etcd.
+
+use k8s_openapi::api::core::v1::{
+    Capabilities, ConfigMapVolumeSource, Container, ContainerPort, EmptyDirVolumeSource, EnvVar,
+    EnvVarSource, ObjectFieldSelector, PodSecurityContext, PodSpec, PodTemplateSpec, SeccompProfile,
+    SecurityContext, Toleration, TopologySpreadConstraint, Volume, VolumeMount,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+
+use super::{Desired, probes};
+use crate::agent::{environment, path};
+use crate::etcd_config::{
+    AutoCompaction as Compaction, CLIENT_PORT, METRICS_PORT, MemberConfig, MemberOptions, PEER_PORT,
+};
+use crate::intent::{AutoCompaction, Options};
+use crate::names::DATA_VOLUME;
+
+/// The user of distroless images. Any will do; the volume belongs to its group.
+const USER: i64 = 65532;
+/// SIGTERM makes etcd hand its leadership over and say good-bye to clients, which takes up to 15 s.
+const GRACE_SECONDS: i64 = 30;
+const RUN_VOLUME: &str = "run";
+const ORDER_VOLUME: &str = "bootstrap";
+
+impl Desired<'_> {
+    pub(super) fn pod(&self) -> PodTemplateSpec {
+        let template = &self.intent.pod_template;
+        let mut labels = template.labels.clone();
+        labels.extend(self.labels());
+        let metadata = ObjectMeta {
+            labels: Some(labels),
+            annotations: Some(template.annotations.clone()).filter(|annotations| !annotations.is_empty()),
+            ..ObjectMeta::default()
+        };
+        let spec = PodSpec {
+            init_containers: Some(vec![self.installer()]),
+            containers: std::iter::once(self.etcd()).chain(self.sidecar()).collect(),
+            volumes: Some(self.volumes()),
+            // Not a word to Kubernetes from in here, and its Services are no business of etcd's.
+            automount_service_account_token: Some(false),
+            enable_service_links: Some(false),
+            termination_grace_period_seconds: Some(GRACE_SECONDS),
+            security_context: Some(pod_security()),
+            tolerations: Some(self.tolerations()),
+            affinity: template.affinity.clone(),
+            topology_spread_constraints: Some(self.spreading()).filter(|spreading| !spreading.is_empty()),
+            node_selector: Some(template.node_selector.clone()).filter(|selector| !selector.is_empty()),
+            priority_class_name: template.priority_class_name.clone(),
+            image_pull_secrets: Some(template.image_pull_secrets.clone())
+                .filter(|secrets| !secrets.is_empty()),
+            ..PodSpec::default()
+        };
+        PodTemplateSpec { metadata: Some(metadata), spec: Some(spec) }
+    }
+
+    /// Init containers do not run again when just etcd restarts, so this one only brings the program.
+    fn installer(&self) -> Container {
+        Container {
+            name: "install-agent".into(),
+            image: Some(self.agent_image.into()),
+            command: Some(vec![format!("/{}", path::PROGRAM), "install".into(), path::RUN.into()]),
+            volume_mounts: Some(vec![mount(RUN_VOLUME, path::RUN)]),
+            security_context: Some(container_security()),
+            ..Container::default()
+        }
+    }
+
+    fn etcd(&self) -> Container {
+        Container {
+            name: "etcd".into(),
+            image: Some(self.intent.image()),
+            command: Some(vec![format!("{}/{}", path::RUN, path::PROGRAM), "start".into()]),
+            env: Some(self.environment()),
+            ports: Some(vec![
+                port("client", CLIENT_PORT),
+                port("peer", PEER_PORT),
+                port("metrics", METRICS_PORT),
+            ]),
+            volume_mounts: Some(vec![
+                mount(DATA_VOLUME, path::VOLUME),
+                mount(RUN_VOLUME, path::RUN),
+                VolumeMount { read_only: Some(true), ..mount(ORDER_VOLUME, path::ORDER) },
+            ]),
+            resources: Some(self.intent.resources.clone()),
+            liveness_probe: Some(probes::liveness(&self.intent.version)),
+            readiness_probe: Some(probes::readiness(&self.intent.version)),
+            security_context: Some(container_security()),
+            ..Container::default()
+        }
+    }
+
+    /// `etcdctl` in the container asks this member, as is.
+    fn environment(&self) -> Vec<EnvVar> {
+        let own = |name: &str, field: &str| EnvVar {
+            name: name.into(),
+            value: None,
+            value_from: Some(EnvVarSource {
+                field_ref: Some(ObjectFieldSelector { api_version: None, field_path: field.into() }),
+                ..EnvVarSource::default()
+            }),
+        };
+        let fixed =
+            |name: &str, value: String| EnvVar { name: name.into(), value: Some(value), value_from: None };
+        let config = serde_json::to_string(&self.member_config()).expect("text and numbers are always JSON");
+        vec![
+            own(environment::POD, "metadata.name"),
+            own(environment::ADDRESS, "status.podIP"),
+            fixed(environment::CONFIG, config),
+            fixed("ETCDCTL_ENDPOINTS", format!("http://127.0.0.1:{CLIENT_PORT}")),
+            fixed("ETCDCTL_API", "3".into()),
+        ]
+    }
+
+    fn member_config(&self) -> MemberConfig {
+        MemberConfig {
+            version: self.intent.version.to_string(),
+            cluster_uid: self.intent.uid.clone(),
+            peer_host: self.names.peer_host(),
+            attempt: None,
+            adopts: None,
+            options: member_options(&self.intent.options),
+        }
+    }
+
+    fn sidecar(&self) -> Option<Container> {
+        let image = self.intent.debug_image.clone()?;
+        Some(Container {
+            name: "netshoot".into(),
+            image: Some(image),
+            command: Some(["sleep", "infinity"].map(String::from).to_vec()),
+            security_context: Some(container_security()),
+            ..Container::default()
+        })
+    }
+
+    fn volumes(&self) -> Vec<Volume> {
+        let named = |name: &str| Volume { name: name.into(), ..Volume::default() };
+        let order = ConfigMapVolumeSource {
+            name: self.names.order(),
+            optional: Some(true),
+            ..ConfigMapVolumeSource::default()
+        };
+        vec![
+            Volume { empty_dir: Some(EmptyDirVolumeSource::default()), ..named(RUN_VOLUME) },
+            Volume { config_map: Some(order), ..named(ORDER_VOLUME) },
+        ]
+    }
+
+    /// Nobody but the operator replaces a member, so a node that is away for a while evicts none.
+    fn tolerations(&self) -> Vec<Toleration> {
+        let stay = ["not-ready", "unreachable"].map(|taint| Toleration {
+            key: Some(format!("node.kubernetes.io/{taint}")),
+            operator: Some("Exists".into()),
+            effect: Some("NoExecute".into()),
+            ..Toleration::default()
+        });
+        stay.into_iter().chain(self.intent.pod_template.tolerations.clone()).collect()
+    }
+
+    /// Over nodes and zones as far as there are any; a wish, so that small clusters are not stopped by it.
+    fn spreading(&self) -> Vec<TopologySpreadConstraint> {
+        let template = &self.intent.pod_template;
+        if !template.topology_spread_constraints.is_empty() {
+            return template.topology_spread_constraints.clone();
+        }
+        if template.affinity.is_some() {
+            return Vec::new();
+        }
+        let over = |key: &str| TopologySpreadConstraint {
+            max_skew: 1,
+            topology_key: key.into(),
+            when_unsatisfiable: "ScheduleAnyway".into(),
+            label_selector: Some(LabelSelector {
+                match_labels: Some(self.selector()),
+                match_expressions: None,
+            }),
+            ..TopologySpreadConstraint::default()
+        };
+        vec![over("topology.kubernetes.io/zone"), over("kubernetes.io/hostname")]
+    }
+}
+
+fn member_options(options: &Options) -> MemberOptions {
+    let Options {
+        quota_backend_bytes,
+        auto_compaction,
+        snapshot_count,
+        heartbeat_interval_milliseconds,
+        election_timeout_milliseconds,
+        extra_arguments,
+    } = options.clone();
+    MemberOptions {
+        quota_backend_bytes,
+        auto_compaction: auto_compaction.map(|compaction| match compaction {
+            AutoCompaction::Periodic { retention } => Compaction::Periodic(retention),
+            AutoCompaction::Revision { retention } => Compaction::Revision(retention.to_string()),
+        }),
+        snapshot_count,
+        heartbeat_interval_milliseconds: Some(heartbeat_interval_milliseconds),
+        election_timeout_milliseconds: Some(election_timeout_milliseconds),
+        extra_arguments,
+    }
+}
+
+/// What Pod Security calls restricted.
+fn pod_security() -> PodSecurityContext {
+    PodSecurityContext {
+        run_as_non_root: Some(true),
+        run_as_user: Some(USER),
+        run_as_group: Some(USER),
+        fs_group: Some(USER),
+        // A large volume is not walked through at every start.
+        fs_group_change_policy: Some("OnRootMismatch".into()),
+        seccomp_profile: Some(SeccompProfile { type_: "RuntimeDefault".into(), localhost_profile: None }),
+        ..PodSecurityContext::default()
+    }
+}
+
+fn container_security() -> SecurityContext {
+    SecurityContext {
+        allow_privilege_escalation: Some(false),
+        read_only_root_filesystem: Some(true),
+        capabilities: Some(Capabilities { drop: Some(vec!["ALL".into()]), add: None }),
+        ..SecurityContext::default()
+    }
+}
+
+fn mount(volume: &str, path: &str) -> VolumeMount {
+    VolumeMount { name: volume.into(), mount_path: path.into(), ..VolumeMount::default() }
+}
+
+fn port(name: &str, number: u16) -> ContainerPort {
+    ContainerPort { name: Some(name.into()), container_port: i32::from(number), ..ContainerPort::default() }
+}

@@ -1,0 +1,136 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::order::BootstrapOrder;
+
+fn intent(spec: Value) -> Intent {
+    let mut cluster = EtcdCluster::new("kv", serde_json::from_value(spec).expect("it is a spec"));
+    cluster.metadata.namespace = Some("shop".into());
+    cluster.metadata.uid = Some("7d1c".into());
+    crate::validate::validate(&cluster).expect("it is valid")
+}
+
+fn names() -> Names {
+    Names { namespace: "shop".into(), cluster: "kv".into(), domain: "cluster.local".into() }
+}
+
+fn with<T>(spec: Value, look: impl FnOnce(&Desired<'_>) -> T) -> T {
+    look(&Desired { intent: &intent(spec), names: &names(), agent_image: "op:1" })
+}
+
+fn set(spec: Value) -> Value {
+    serde_json::to_value(with(spec, |desired| desired.stateful_set(3))).expect("it is data")
+}
+
+fn pod(spec: Value) -> Value {
+    set(spec)["spec"]["template"]["spec"].clone()
+}
+
+#[test]
+fn pods_come_all_at_once_and_are_restarted_by_us_alone() {
+    let set = set(json!({}));
+    assert_eq!(set["spec"]["podManagementPolicy"], "Parallel");
+    assert_eq!(set["spec"]["updateStrategy"], json!({"type": "OnDelete"}));
+    assert_eq!(set["spec"]["serviceName"], "kv-peer");
+    assert_eq!(set["metadata"]["ownerReferences"][0]["uid"], "7d1c");
+}
+
+#[test]
+fn claims_tell_their_cluster_and_belong_to_nobody() {
+    let claim = set(json!({"storage": {"size": "2Gi"}}))["spec"]["volumeClaimTemplates"][0].clone();
+    assert_eq!(claim["metadata"]["name"], "data");
+    assert_eq!(claim["metadata"]["labels"][names::CLUSTER_UID_LABEL], "7d1c");
+    assert_eq!(claim["metadata"].get("ownerReferences"), None);
+    assert_eq!(claim["spec"]["resources"]["requests"]["storage"], "2Gi");
+}
+
+#[test]
+fn a_pod_is_restricted_and_knows_nothing_of_kubernetes() {
+    let pod = pod(json!({"debugSidecar": {}}));
+    assert_eq!(pod["automountServiceAccountToken"], false);
+    assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
+    let containers =
+        ["initContainers", "containers"].map(|list| pod[list].as_array().expect("a list").clone());
+    assert_eq!(containers.iter().map(Vec::len).collect::<Vec<_>>(), [1, 2]);
+    for container in containers.iter().flatten() {
+        let security = &container["securityContext"];
+        assert_eq!(security["capabilities"]["drop"], json!(["ALL"]), "{container}");
+        assert_eq!(
+            (&security["readOnlyRootFilesystem"], &security["allowPrivilegeEscalation"]),
+            (&json!(true), &json!(false))
+        );
+    }
+}
+
+#[test]
+fn a_node_that_is_away_evicts_no_member_and_users_may_tolerate_more() {
+    let tolerations = pod(json!({"podTemplate": {"tolerations": [{"key": "db"}]}}))["tolerations"].clone();
+    let keys: Vec<_> = tolerations.as_array().expect("a list").iter().map(|it| it["key"].clone()).collect();
+    assert_eq!(keys, ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable", "db"]);
+    assert!(tolerations[0].get("tolerationSeconds").is_none(), "for ever");
+}
+
+#[test]
+fn members_are_spread_as_far_as_possible_unless_users_know_better() {
+    let spread = pod(json!({}))["topologySpreadConstraints"].clone();
+    assert!(spread.as_array().expect("a list").iter().all(|it| it["whenUnsatisfiable"] == "ScheduleAnyway"));
+    let own = json!([{"maxSkew": 2, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule"}]);
+    let template = json!({"podTemplate": {"topologySpreadConstraints": own}});
+    assert_eq!(pod(template)["topologySpreadConstraints"], own);
+}
+
+#[test]
+fn old_members_are_probed_by_what_they_have() {
+    let etcd = |version: &str| pod(json!({"version": version}))["containers"][0].clone();
+    let new = etcd("3.5.21");
+    assert_eq!(new["livenessProbe"]["httpGet"]["path"], "/livez");
+    assert_eq!(new["readinessProbe"]["httpGet"]["path"], "/readyz");
+    let old = etcd("3.5.9");
+    assert_eq!(old["livenessProbe"]["httpGet"]["path"], "/health?serializable=true&exclude=NOSPACE");
+    assert_eq!(old["readinessProbe"]["exec"]["command"][0], "etcdctl");
+}
+
+#[test]
+fn peers_see_pods_that_are_not_ready_and_clients_do_not() {
+    let services = with(json!({"externalAccess": {"nodePort": {"port": 30379}}}), services);
+    let named: BTreeMap<_, _> = services
+        .into_iter()
+        .map(|service| (service.metadata.name.clone(), service.spec.expect("it has a spec")))
+        .collect();
+    let of = |name: &str| &named[&Some(name.to_owned())];
+    assert_eq!(of("kv-peer").publish_not_ready_addresses, Some(true));
+    assert_eq!(of("kv-client").publish_not_ready_addresses, None);
+    let outside = of("kv-nodeport").ports.as_ref().expect("a port");
+    assert_eq!(outside[0].node_port, Some(30379));
+    assert_eq!(with(json!({}), services_count), 2, "no port is opened unasked");
+}
+
+fn services_count(desired: &Desired<'_>) -> usize {
+    services(desired).len()
+}
+
+#[test]
+fn a_drain_leaves_a_quorum_of_what_is_there_and_of_what_is_wanted() {
+    let least = |spec, voters| {
+        let budget = with(spec, |desired| desired.disruption_budget(voters));
+        budget.and_then(|budget| budget.spec?.min_available)
+    };
+    assert_eq!(least(json!({"size": 3}), 5), Some(IntOrString::Int(3)));
+    assert_eq!(least(json!({"size": 5}), 3), Some(IntOrString::Int(3)));
+    assert_eq!(least(json!({"size": 1}), 1), Some(IntOrString::Int(1)));
+    assert_eq!(least(json!({"size": 3, "podDisruptionBudget": "Disabled"}), 3), None);
+}
+
+#[test]
+fn the_order_can_be_deleted_for_good() {
+    let order = BootstrapOrder {
+        cluster_uid: "7d1c".into(),
+        attempt: 1,
+        nonce: "n".into(),
+        members: BTreeMap::from([("kv-0".into(), names().peer_url(crate::observed::Ordinal(0)))]),
+    };
+    let map = with(json!({}), |desired| desired.order(&order));
+    assert_eq!((map.metadata.name.as_deref(), map.immutable), (Some("kv-bootstrap"), None));
+    let text = &map.data.expect("it has data")[order::KEY];
+    assert_eq!(BootstrapOrder::parse(text).expect("it is an order"), order);
+}
