@@ -141,18 +141,20 @@ impl Faults {
     }
 }
 
-/// Whether a quorum bears the loss, also if the operator is about to take one more voter away. A volume that is lost
-/// while the order is still there is more than is promised: its pod may follow the order once more.
+/// Whether a quorum bears the loss, also if the operator is about to take one more voter away or to promote this
+/// learner. A volume that is lost while the order is still there is more than is promised: its pod may follow the order
+/// once more.
 fn may_lose(world: &World, ordinal: Ordinal) -> bool {
     if world.kube.objects.order.is_some() || world.formed().is_none() {
         return false;
     }
     let members = world.members();
-    let voters: Vec<_> = members.iter().filter(|(_, peer)| !peer.learner).collect();
-    let lost = voters.iter().filter(|(id, peer)| peer.ordinal == ordinal || !world.has_data(**id)).count();
-    let here = voters.iter().any(|(_, peer)| peer.ordinal == ordinal);
-    let fewer = voters.len().saturating_sub(1);
-    !here || fewer >= lost + quorum(fewer)
+    let lost =
+        members.iter().filter(|(id, peer)| peer.ordinal == ordinal || !peer.learner && !world.has_data(**id));
+    let voters = members.values().filter(|peer| !peer.learner).count();
+    let Some(here) = members.values().find(|peer| peer.ordinal == ordinal) else { return true };
+    let voters = if here.learner { voters + 1 } else { voters.saturating_sub(1) };
+    voters >= lost.count() + quorum(voters)
 }
 
 /// Either the whole volume with its claim and pod, or what was on it.
