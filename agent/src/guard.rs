@@ -4,15 +4,14 @@ use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use etcd_operator_core::agent::{Report, path};
-use etcd_operator_core::etcd_config::{Birth, METRICS_PORT, Problem, arguments};
+use etcd_operator_core::etcd_config::{Birth, METRICS_PORT};
 use etcd_operator_core::order::BootstrapOrder;
 use etcd_operator_core::start::{
     Answer, Evidence, Identity, Order, Peer, Refusal, Standing, Start, Volume, Waiting, decide_start,
+    voided_order,
 };
 use jiff::Timestamp;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -23,7 +22,7 @@ use crate::files::read_if_there;
 use crate::page::Page;
 use crate::peers::Peers;
 use crate::settings::{self, Settings};
-use crate::{log, volume};
+use crate::{etcd, log, volume};
 
 /// How long the operator may take to tell the pods of an order where the others are, before the name is asked.
 const UNTOLD: Duration = Duration::from_secs(3);
@@ -41,12 +40,8 @@ pub enum Error {
     Volume(#[source] volume::Error),
     #[error("{reason}: {0}", reason = .0.reason())]
     Refused(Refusal),
-    #[error("etcd cannot be configured so: {}", list(.0))]
-    Problems(Vec<Problem>),
-    #[error("etcd does not accept its arguments: {0}")]
-    Arguments(String),
-    #[error("cannot run {0}")]
-    Run(String, #[source] io::Error),
+    #[error(transparent)]
+    Etcd(etcd::Error),
 }
 
 /// Returns only if etcd must not or cannot be started.
@@ -65,17 +60,17 @@ pub fn start() -> Result<Infallible, Error> {
                 }
                 let compares = guard.all_others_serve();
                 log::info("starting etcd again", &[("compares data first", &compares.to_string())]);
-                return become_etcd(&settings, Birth::Known { compares });
+                return etcd::become_etcd(&settings, Birth::Known { compares }).map_err(Error::Etcd);
             }
             Start::Join { members } => {
                 begin(&settings, &evidence, Birth::Joins(&members), None)?;
                 log::info("starting etcd as a new member", &[("cluster", &settings.config.cluster_uid)]);
-                return become_etcd(&settings, Birth::Joins(&members));
+                return etcd::become_etcd(&settings, Birth::Joins(&members)).map_err(Error::Etcd);
             }
             Start::Bootstrap { order } => {
                 begin(&settings, &evidence, Birth::Founds(&order), Some(&order))?;
                 log::info("starting etcd to form a cluster", &[("order", &order.nonce)]);
-                return become_etcd(&settings, Birth::Founds(&order));
+                return etcd::become_etcd(&settings, Birth::Founds(&order)).map_err(Error::Etcd);
             }
         }
     }
@@ -99,6 +94,8 @@ struct Guard<'a> {
     page: Option<Page>,
     lookup: Option<Lookup>,
     peers: Peers,
+    /// Orders that a cluster was seen to have formed by.
+    void_nonces: BTreeSet<String>,
     /// Since when we have been listed as added.
     added: Option<Instant>,
     /// What is waited for, and since when.
@@ -113,6 +110,7 @@ impl<'a> Guard<'a> {
             page: None,
             lookup: None,
             peers: Peers::new(&settings.config.cluster_uid, &settings.peer_url),
+            void_nonces: BTreeSet::new(),
             added: None,
             current: None,
         }
@@ -130,6 +128,7 @@ impl<'a> Guard<'a> {
             attempt: settings.config.attempt,
             volume: found,
             used_nonces,
+            void_nonces: self.void_nonces.clone(),
             order: read_order(settings),
             peers: Vec::new(),
             added_for: Duration::ZERO,
@@ -140,6 +139,7 @@ impl<'a> Guard<'a> {
             let addresses = self.addresses(&evidence);
             evidence.peers = self.peers.ask(&addresses);
             evidence.added_for = self.added_for(&evidence.peers);
+            self.void_nonces.extend(voided_order(&evidence).map(str::to_owned));
         }
         Ok(evidence)
     }
@@ -214,6 +214,7 @@ impl<'a> Guard<'a> {
             Waiting::Looking
             | Waiting::Turn { .. }
             | Waiting::NoQuorum
+            | Waiting::OrderNotArmed
             | Waiting::PeersMissing { .. }
             | Waiting::FirstStarter { .. } => 100,
             Waiting::DataLost { .. }
@@ -223,6 +224,7 @@ impl<'a> Guard<'a> {
             | Waiting::NoOrder
             | Waiting::MalformedOrder { .. }
             | Waiting::OrderForOthers { .. }
+            | Waiting::OrderVoid { .. }
             | Waiting::OrderUsed { .. } => {
                 if self.began.elapsed() < Duration::from_secs(60) {
                     250
@@ -266,7 +268,7 @@ fn begin(
     birth: Birth<'_>,
     order: Option<&BootstrapOrder>,
 ) -> Result<(), Error> {
-    check_arguments(settings, birth)?;
+    etcd::check_arguments(settings, birth).map_err(Error::Etcd)?;
     sign(settings, evidence, order)?;
     let Volume { has_log: _, has_remains, identity: _ } = evidence.volume;
     if has_remains {
@@ -284,37 +286,4 @@ fn sign(settings: &Settings, evidence: &Evidence, order: Option<&BootstrapOrder>
         used_nonces: used.cloned().collect(),
     };
     volume::sign(&settings.volume, &settings.run, &identity).map_err(Error::Volume)
-}
-
-/// etcd reads all its arguments before it prints its version, and does nothing else.
-fn check_arguments(settings: &Settings, birth: Birth<'_>) -> Result<(), Error> {
-    let checked = command(settings, birth)?.arg("--version").stdin(Stdio::null()).output();
-    let output = checked.map_err(|source| Error::Run(settings.etcd.display().to_string(), source))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    Err(Error::Arguments(complaint.lines().next().unwrap_or_default().to_owned()))
-}
-
-fn become_etcd(settings: &Settings, birth: Birth<'_>) -> Result<Infallible, Error> {
-    let error = command(settings, birth)?.exec();
-    Err(Error::Run(settings.etcd.display().to_string(), error))
-}
-
-/// etcd takes settings from variables, too. None of them may come from elsewhere than from us.
-fn command(settings: &Settings, birth: Birth<'_>) -> Result<Command, Error> {
-    let arguments = arguments(&settings.config, &settings.place, birth).map_err(Error::Problems)?;
-    let mut command = Command::new(&settings.etcd);
-    command.args(arguments);
-    for (variable, _) in std::env::vars_os() {
-        if variable.as_encoded_bytes().starts_with(b"ETCD_") {
-            command.env_remove(variable);
-        }
-    }
-    Ok(command)
-}
-
-fn list(problems: &[Problem]) -> String {
-    problems.iter().map(Problem::to_string).collect::<Vec<_>>().join("; ")
 }

@@ -4,6 +4,7 @@
 //! beside it. It lives in etcd's own image, which has no shell and no libc, and holds no token.
 
 mod addresses;
+mod etcd;
 mod files;
 pub mod guard;
 pub mod http;

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::observed::Process;
 use crate::start::Waiting;
 
 /// Variables of the etcd container. Without a default they must be set.
@@ -68,6 +69,33 @@ pub struct Report {
     pub since: Timestamp,
 }
 
+impl Report {
+    /// What it means for the cluster.
+    pub fn process(&self) -> Process {
+        match &self.waiting {
+            Waiting::DataLost { .. } | Waiting::OrderUsed { .. } => Process::DataLost,
+            // A cluster has formed, and this agent will not follow the order that it formed by.
+            Waiting::NotAMember
+            | Waiting::NeverPublished { .. }
+            | Waiting::NoQuorum
+            | Waiting::ClustersDisagree { .. }
+            | Waiting::Turn { .. } => Process::Waiting,
+            Waiting::NoOrder | Waiting::OrderForOthers { .. } | Waiting::OrderVoid { .. }
+                if self.ever_started =>
+            {
+                Process::DataLost
+            }
+            Waiting::NoOrder | Waiting::OrderForOthers { .. } | Waiting::OrderVoid { .. } => Process::Waiting,
+            // It has an order, or will have read it in a moment.
+            Waiting::Looking
+            | Waiting::MalformedOrder { .. }
+            | Waiting::OrderNotArmed
+            | Waiting::PeersMissing { .. }
+            | Waiting::FirstStarter { .. } => Process::Forming,
+        }
+    }
+}
+
 /// What the operator tells a waiting agent, which then looks again at once.
 ///
 /// The agent finds its peers by the name of the peer Service, too. But whoever asks for that name before all pods
@@ -118,6 +146,8 @@ mod tests {
             Waiting::NoOrder,
             Waiting::MalformedOrder { error: text() },
             Waiting::OrderForOthers { why: text() },
+            Waiting::OrderNotArmed,
+            Waiting::OrderVoid { nonce: text() },
             Waiting::OrderUsed { nonce: text() },
             Waiting::PeersMissing { missing: vec![text()] },
             Waiting::FirstStarter { first: text() },
@@ -128,5 +158,15 @@ mod tests {
             let reason = &serde_json::from_str::<serde_json::Value>(&value).expect("it is JSON")["reason"];
             assert_eq!(reason, report.waiting.reason());
         }
+    }
+
+    #[test]
+    fn a_start_on_record_without_data_is_data_lost_unless_a_cluster_says_otherwise() {
+        let process = |waiting, ever_started| Report { ever_started, ..report(waiting) }.process();
+        assert_eq!(process(Waiting::NoOrder, false), Process::Waiting);
+        assert_eq!(process(Waiting::NoOrder, true), Process::DataLost);
+        assert_eq!(process(Waiting::NotAMember, true), Process::Waiting);
+        assert_eq!(process(Waiting::PeersMissing { missing: vec![] }, false), Process::Forming);
+        assert_eq!(process(Waiting::DataLost { member: "1".into() }, false), Process::DataLost);
     }
 }

@@ -11,7 +11,9 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::order::BootstrapOrder;
+use crate::rules::options::is_owned;
 use crate::start::Member;
+use crate::version::Version;
 
 pub const CLIENT_PORT: u16 = 2379;
 pub const PEER_PORT: u16 = 2380;
@@ -57,7 +59,7 @@ pub struct MemberOptions {
     pub heartbeat_interval_milliseconds: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub election_timeout_milliseconds: Option<u32>,
-    /// Other arguments by name, without dashes.
+    /// Other arguments by name, without dashes. They overrule ours, except those that the operator owns.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub extra_arguments: BTreeMap<String, String>,
 }
@@ -100,7 +102,6 @@ pub enum Problem {
     Version(String),
     /// An extra argument that the operator sets itself, or that would break its promises.
     Owned(String),
-    NotAnArgument(String),
 }
 
 pub fn peer_url(host: &str) -> String {
@@ -111,40 +112,6 @@ pub fn client_url(host: &str) -> String {
     format!("{SCHEME}://{host}:{CLIENT_PORT}")
 }
 
-/// Whether an extra argument of this name, without dashes, is refused.
-pub fn is_owned(argument: &str) -> bool {
-    const NAMES: [&str; 25] = [
-        "auto-compaction-mode",
-        "auto-compaction-retention",
-        "auto-tls",
-        "cert-file",
-        "config-file",
-        "data-dir",
-        "election-timeout",
-        "experimental-compact-hash-check-enabled",
-        "experimental-initial-corrupt-check",
-        "experimental-peer-skip-client-san-verification",
-        "heartbeat-interval",
-        "help",
-        "key-file",
-        "max-learners",
-        "name",
-        "quota-backend-bytes",
-        "self-signed-cert-validity",
-        "snapshot-count",
-        "socket-reuse-address",
-        "socket-reuse-port",
-        "strict-reconfig-check",
-        "trusted-ca-file",
-        "unsafe-no-fsync",
-        "version",
-        "wal-dir",
-    ];
-    const BEGINNINGS: [&str; 8] =
-        ["advertise-", "client-", "discovery", "force-new-cluster", "initial-", "listen-", "peer-", "proxy"];
-    NAMES.contains(&argument) || BEGINNINGS.iter().any(|beginning| argument.starts_with(beginning))
-}
-
 /// Every argument that etcd is started with, or everything that is wrong with the configuration.
 pub fn arguments(
     config: &MemberConfig,
@@ -152,7 +119,7 @@ pub fn arguments(
     birth: Birth<'_>,
 ) -> Result<Vec<String>, Vec<Problem>> {
     let problems = problems(config);
-    let Some(version) = Version::parse(&config.version).filter(|_| problems.is_empty()) else {
+    let Some(version) = supported(&config.version).filter(|_| problems.is_empty()) else {
         return Err(problems);
     };
     let mut flags: Vec<(&str, String)> =
@@ -163,12 +130,13 @@ pub fn arguments(
         Birth::Known { compares } => compares,
         Birth::Joins(_) | Birth::Founds(_) => true,
     };
-    flags.extend(version.flags(compares));
+    flags.extend(of_version(version, compares));
     flags.extend(chosen(&config.options));
     for (name, value) in &config.options.extra_arguments {
         match flags.iter_mut().find(|(there, _)| there == name) {
-            // Only feature gates can be in both places.
-            Some((_, ours)) => *ours = format!("{ours},{value}"),
+            // The last word about a gate counts.
+            Some(("feature-gates", ours)) => *ours = format!("{ours},{value}"),
+            Some((_, ours)) => ours.clone_from(value),
             None => flags.push((name, value.clone())),
         }
     }
@@ -177,19 +145,9 @@ pub fn arguments(
 
 /// All that is wrong with a configuration, as far as it can be told without asking etcd.
 pub fn problems(config: &MemberConfig) -> Vec<Problem> {
-    let version = Version::parse(&config.version).is_none().then(|| Problem::Version(config.version.clone()));
-    let extra = config.options.extra_arguments.iter().filter_map(|(name, value)| {
-        let is_name = !name.is_empty()
-            && !name.starts_with('-')
-            && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
-        if !is_name {
-            return Some(Problem::NotAnArgument(name.clone()));
-        }
-        let ours = ["InitialCorruptCheck", "CompactHashCheck"];
-        let gates_of_ours = name == "feature-gates" && ours.iter().any(|gate| value.contains(gate));
-        (is_owned(name) || gates_of_ours).then(|| Problem::Owned(name.clone()))
-    });
-    version.into_iter().chain(extra).collect()
+    let version = supported(&config.version).is_none().then(|| Problem::Version(config.version.clone()));
+    let owned = config.options.extra_arguments.keys().filter(|name| is_owned(name));
+    version.into_iter().chain(owned.cloned().map(Problem::Owned)).collect()
 }
 
 fn urls(place: &Place) -> [(&'static str, String); 5] {
@@ -261,34 +219,23 @@ fn chosen(options: &MemberOptions) -> Vec<(&'static str, String)> {
     flags
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Version(u32, u32, u32);
+/// None for what we have no flags for.
+fn supported(version: &str) -> Option<Version> {
+    Version::parse(version).filter(|version| (Version::new(3, 5, 0)..Version::new(4, 0, 0)).contains(version))
+}
 
-impl Version {
-    /// None for what we have no flags for.
-    fn parse(text: &str) -> Option<Self> {
-        let mut numbers = text.strip_prefix('v').unwrap_or(text).splitn(3, '.');
-        let mut number = || numbers.next()?.parse::<u32>().ok();
-        let version = Self(number()?, number()?, number()?);
-        (version >= Self(3, 5, 0) && version.0 == 3).then_some(version)
+/// The checks for corrupt data are off by default in every version.
+fn of_version(version: Version, compares: bool) -> Vec<(&'static str, String)> {
+    if version >= Version::new(3, 6, 0) {
+        let gates =
+            if compares { "InitialCorruptCheck=true,CompactHashCheck=true" } else { "CompactHashCheck=true" };
+        return vec![("feature-gates", gates.into()), ("max-learners", MAX_LEARNERS.to_string())];
     }
-
-    /// The checks for corrupt data are off by default in every version.
-    fn flags(self, compares: bool) -> Vec<(&'static str, String)> {
-        if self >= Self(3, 6, 0) {
-            let gates = if compares {
-                "InitialCorruptCheck=true,CompactHashCheck=true"
-            } else {
-                "CompactHashCheck=true"
-            };
-            return vec![("feature-gates", gates.into()), ("max-learners", MAX_LEARNERS.to_string())];
-        }
-        let mut flags = vec![("experimental-initial-corrupt-check", compares.to_string())];
-        if self >= Self(3, 5, 5) {
-            flags.push(("experimental-compact-hash-check-enabled", "true".into()));
-        }
-        flags
+    let mut flags = vec![("experimental-initial-corrupt-check", compares.to_string())];
+    if version >= Version::new(3, 5, 5) {
+        flags.push(("experimental-compact-hash-check-enabled", "true".into()));
     }
+    flags
 }
 
 impl fmt::Display for Problem {
@@ -296,9 +243,6 @@ impl fmt::Display for Problem {
         match self {
             Self::Version(version) => write!(f, "etcd {version} is not supported: 3.5 is the oldest"),
             Self::Owned(argument) => write!(f, "the argument {argument} belongs to the operator"),
-            Self::NotAnArgument(argument) => {
-                write!(f, "{argument:?} is no argument: give its name without dashes, like max-request-bytes")
-            }
         }
     }
 }

@@ -15,6 +15,9 @@ pub struct BootstrapOrder {
     pub cluster_uid: String,
     /// Which try it is. An attempt that formed no cluster may be abandoned, and another made.
     pub attempt: u32,
+    /// An order is made first and armed then, for good. Nobody follows one that is not armed.
+    #[serde(default)]
+    pub armed: bool,
     /// Never the same twice. A volume that has seen it used does not honour it again.
     pub nonce: String,
     /// Peer URLs by the names of the pods.
@@ -69,6 +72,7 @@ mod tests {
         BootstrapOrder {
             cluster_uid: "uid-1".into(),
             attempt: 2,
+            armed: true,
             nonce: "n1".into(),
             members: [("kv-0", "http://kv-0.kv-peer.ns.svc.cluster.local:2380")]
                 .map(|(name, url)| (name.to_owned(), url.to_owned()))
@@ -81,7 +85,7 @@ mod tests {
         let text = order().render();
         assert_eq!(
             text,
-            r#"{"clusterUid":"uid-1","attempt":2,"nonce":"n1","members":{"kv-0":"http://kv-0.kv-peer.ns.svc.cluster.local:2380"}}"#
+            r#"{"clusterUid":"uid-1","attempt":2,"armed":true,"nonce":"n1","members":{"kv-0":"http://kv-0.kv-peer.ns.svc.cluster.local:2380"}}"#
         );
         assert_eq!(BootstrapOrder::parse(&text).expect("it was rendered by us"), order());
     }
@@ -92,6 +96,8 @@ mod tests {
         assert!(matches!(BootstrapOrder::parse(&without_nonce.render()), Err(Malformed::NoNonce)));
         let without_members = BootstrapOrder { members: BTreeMap::new(), ..order() };
         assert!(matches!(BootstrapOrder::parse(&without_members.render()), Err(Malformed::NoMembers)));
+        let unsaid = order().render().replace(r#""armed":true,"#, "");
+        assert!(!BootstrapOrder::parse(&unsaid).expect("it can be read").armed);
         for torn in ["", "{}", r#"{"clusterUid":"uid-1","attem"#] {
             assert!(matches!(BootstrapOrder::parse(torn), Err(Malformed::NotJson(_))), "{torn}");
         }

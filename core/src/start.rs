@@ -15,6 +15,7 @@ pub use natural::Natural;
 pub use verdict::{Refusal, Start, Waiting};
 
 use crate::order::BootstrapOrder;
+use crate::quorum::quorum;
 
 /// How long an order's pods wait for the last ones after a quorum of them is there. Who comes later finds a formed
 /// cluster and has to be replaced, so this is long enough for an image to be pulled.
@@ -35,14 +36,29 @@ pub fn decide_start(evidence: &Evidence) -> Start {
             evidence.volume.identity.as_ref().is_some_and(|it| it.cluster_uid != evidence.cluster_uid);
         return Start::Restart { adopt };
     }
-    let order = match &evidence.order {
+    let formed: Vec<&MemberList> = formed_lists(evidence).collect();
+    if formed.is_empty() { without_cluster(evidence) } else { beside_cluster(evidence, &formed) }
+}
+
+/// The order that a cluster has formed by, if one is seen now. It stays void when nobody answers any more.
+pub fn voided_order(evidence: &Evidence) -> Option<&str> {
+    let order = order_of(evidence)?;
+    let knows_us = |list: &MemberList| order.members.values().any(|url| list.at(url).is_some());
+    formed_lists(evidence).any(knows_us).then_some(&order.nonce)
+}
+
+fn order_of(evidence: &Evidence) -> Option<&BootstrapOrder> {
+    match &evidence.order {
         Order::There(order) => Some(order),
         Order::None | Order::Malformed(_) => None,
-    };
-    let formed: Vec<&MemberList> = lists(evidence)
-        .filter(|list| !list.members.is_empty() && !order.is_some_and(|order| list.is_forming(order)))
-        .collect();
-    if formed.is_empty() { without_cluster(evidence) } else { beside_cluster(evidence, &formed) }
+    }
+}
+
+/// Whatever is not certainly a cluster that still forms by our order counts as formed.
+fn formed_lists(evidence: &Evidence) -> impl Iterator<Item = &MemberList> {
+    let order = order_of(evidence);
+    lists(evidence)
+        .filter(move |list| !list.members.is_empty() && !order.is_some_and(|order| list.is_forming(order)))
 }
 
 fn against_volume(evidence: &Evidence) -> Option<Refusal> {
@@ -146,6 +162,12 @@ fn without_cluster(evidence: &Evidence) -> Start {
     if evidence.used_nonces.contains(&order.nonce) {
         return Start::Wait(Waiting::OrderUsed { nonce: order.nonce.clone() });
     }
+    if evidence.void_nonces.contains(&order.nonce) {
+        return Start::Wait(Waiting::OrderVoid { nonce: order.nonce.clone() });
+    }
+    if !order.armed {
+        return Start::Wait(Waiting::OrderNotArmed);
+    }
     match muster(evidence, order) {
         Some(waiting) => Start::Wait(waiting),
         None => Start::Bootstrap { order: order.clone() },
@@ -187,7 +209,7 @@ fn muster(evidence: &Evidence, order: &BootstrapOrder) -> Option<Waiting> {
     met.sort_by_key(|&(_, met_for)| std::cmp::Reverse(met_for));
     let there: BTreeSet<&str> = met.iter().filter_map(|&(name, _)| name).collect();
 
-    let quorum = order.members.len() / 2 + 1;
+    let quorum = quorum(order.members.len());
     let missing = || {
         let others = order.members.keys().filter(|name| **name != evidence.name);
         let missing = others.filter(|name| !there.contains(name.as_str())).cloned().collect();

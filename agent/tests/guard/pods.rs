@@ -74,6 +74,7 @@ impl Cluster {
         let order = BootstrapOrder {
             cluster_uid: self.config.cluster_uid.clone(),
             attempt: 1,
+            armed: true,
             nonce: nonce.into(),
             members,
         };

@@ -192,7 +192,7 @@ pub(super) const RULES: &[Rule<EtcdClusterSpec>] = &[
     },
 ];
 
-fn is_owned(name: &str) -> bool {
+pub(crate) fn is_owned(name: &str) -> bool {
     OWNED.contains(&name) || OWNED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 

@@ -21,6 +21,8 @@ pub struct Evidence {
     /// Orders that etcd was started by, on this volume or in this pod. The pod remembers too, because a volume
     /// can be wiped under it.
     pub used_nonces: BTreeSet<String>,
+    /// Orders that a cluster was seen to have formed by, since this pod began to look.
+    pub void_nonces: BTreeSet<String>,
     pub order: Order,
     /// One per known address, except our own.
     pub peers: Vec<Peer>,

@@ -26,10 +26,13 @@ fn nonce() -> impl Strategy<Value = String> {
 }
 
 fn order() -> impl Strategy<Value = BootstrapOrder> {
-    (uid(), 1..3u32, nonce(), btree_set(name(), 1..6)).prop_map(|(cluster_uid, attempt, nonce, names)| {
-        let members = names.into_iter().map(|name| (name.clone(), url(&name))).collect();
-        BootstrapOrder { cluster_uid, attempt, nonce, members }
-    })
+    let armed = prop_oneof![6 => Just(true), 1 => Just(false)];
+    (uid(), 1..3u32, armed, nonce(), btree_set(name(), 1..6)).prop_map(
+        |(cluster_uid, attempt, armed, nonce, names)| {
+            let members = names.into_iter().map(|name| (name.clone(), url(&name))).collect();
+            BootstrapOrder { cluster_uid, attempt, armed, nonce, members }
+        },
+    )
 }
 
 fn list() -> impl Strategy<Value = MemberList> {
@@ -80,9 +83,10 @@ fn evidence() -> impl Strategy<Value = Evidence> {
         1 => Just(Order::Malformed("torn".into())),
         6 => order().prop_map(Order::There),
     ];
-    let rest = (option::of(uid()), option::of(1..3u32), btree_set(nonce(), 0..2), 0..9u64);
+    let rest =
+        (option::of(uid()), option::of(1..3u32), btree_set(nonce(), 0..2), btree_set(nonce(), 0..2), 0..9u64);
     (volume(), order, vec(peer(), 0..6), rest).prop_map(
-        |(volume, order, peers, (adopts, attempt, used, added))| {
+        |(volume, order, peers, (adopts, attempt, used, void_nonces, added))| {
             let remembered: BTreeSet<String> = volume
                 .identity
                 .iter()
@@ -97,6 +101,7 @@ fn evidence() -> impl Strategy<Value = Evidence> {
                 adopts,
                 attempt,
                 used_nonces: remembered,
+                void_nonces,
                 added_for,
                 ..nothing(ME)
             }
@@ -125,7 +130,9 @@ proptest! {
     #[test]
     fn an_order_is_followed_once_by_those_it_names_and_with_a_quorum(evidence in evidence()) {
         if let Start::Bootstrap { order } = decide_start(&evidence) {
+            prop_assert!(order.armed);
             prop_assert!(!evidence.used_nonces.contains(&order.nonce));
+            prop_assert!(!evidence.void_nonces.contains(&order.nonce));
             prop_assert_eq!(&order.cluster_uid, "ours");
             prop_assert_eq!(order.members.get(ME), Some(&url(ME)));
             prop_assert!(evidence.attempt.is_none_or(|attempt| attempt == order.attempt));

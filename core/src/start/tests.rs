@@ -23,6 +23,19 @@ fn scenarios() {
 }
 
 #[test]
+fn an_order_is_void_once_a_cluster_of_its_pods_is_seen_and_no_stranger_makes_it_so() {
+    let voided = |peers: &str| {
+        let evidence = evidence(&format!("order: n1 for kv-0 kv-1 kv-2\n{peers}"));
+        voided_order(&evidence).map(str::to_owned)
+    };
+    assert_eq!(voided("peer kv-0: lists kv-0 started, kv-1 named, kv-2 started"), Some("n1".into()));
+    assert_eq!(voided("peer kv-0: lists kv-0 started"), Some("n1".into()));
+    assert_eq!(voided("peer kv-0: lists kv-0 named, kv-1 named, kv-2 named"), None);
+    assert_eq!(voided("peer ?: lists other-0 started"), None);
+    assert_eq!(voided("peer kv-0: waiting"), None);
+}
+
+#[test]
 fn members_are_read_as_etcd_writes_them() {
     let text = r#"[{"id":10501334649042878790,"peerURLs":["http://kv-0:2380"],"name":"kv-0","clientURLs":["http://kv-0:2379"]},
         {"id":1,"peerURLs":["http://kv-1:2380"],"isLearner":true}]"#;
@@ -65,6 +78,7 @@ pub fn nothing(me: &str) -> Evidence {
         attempt: None,
         volume: Volume::default(),
         used_nonces: BTreeSet::new(),
+        void_nonces: BTreeSet::new(),
         order: Order::None,
         peers: Vec::new(),
         added_for: Duration::ZERO,
@@ -80,6 +94,7 @@ fn evidence(text: &str) -> Evidence {
             "adopts" => evidence.adopts = Some(value.into()),
             "attempt" => evidence.attempt = value.parse().ok(),
             "used" => evidence.used_nonces = [value.to_owned()].into(),
+            "void" => evidence.void_nonces = [value.to_owned()].into(),
             "added for" => evidence.added_for = duration(value),
             "order" => evidence.order = order(value),
             "volume" => {
@@ -121,10 +136,12 @@ fn order(text: &str) -> Order {
     let Some((nonce, rest)) = text.split_once(" for ") else {
         return Order::Malformed("torn".into());
     };
+    let (rest, armed) = rest.strip_suffix("; not armed").map_or((rest, true), |rest| (rest, false));
     let (names, uid) = rest.split_once("; of ").unwrap_or((rest, "ours"));
     Order::There(BootstrapOrder {
         cluster_uid: uid.into(),
         attempt: 1,
+        armed,
         nonce: nonce.into(),
         members: names.split(' ').map(|name| (name.to_owned(), url(name))).collect(),
     })

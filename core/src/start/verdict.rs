@@ -61,6 +61,12 @@ pub enum Waiting {
     OrderForOthers {
         why: String,
     },
+    /// The order may not be followed yet.
+    OrderNotArmed,
+    /// A cluster has formed by this order, so it is too late to follow it, even if nobody answers now.
+    OrderVoid {
+        nonce: String,
+    },
     /// etcd was started by this order before, and there is no log: that start failed early, or the data was removed.
     OrderUsed {
         nonce: String,
@@ -97,6 +103,8 @@ impl Waiting {
             Self::NoOrder => "NoOrder",
             Self::MalformedOrder { .. } => "MalformedOrder",
             Self::OrderForOthers { .. } => "OrderForOthers",
+            Self::OrderNotArmed => "OrderNotArmed",
+            Self::OrderVoid { .. } => "OrderVoid",
             Self::OrderUsed { .. } => "OrderUsed",
             Self::PeersMissing { .. } => "PeersMissing",
             Self::FirstStarter { .. } => "FirstStarter",
@@ -135,6 +143,10 @@ impl fmt::Display for Waiting {
             Self::NoOrder => f.write_str("a member of the cluster to answer, or an order to form one"),
             Self::MalformedOrder { error } => write!(f, "an order that can be read: {error}"),
             Self::OrderForOthers { why } => write!(f, "an order for this pod: {why}"),
+            Self::OrderNotArmed => f.write_str("the order to be armed"),
+            Self::OrderVoid { nonce } => {
+                write!(f, "a member of the cluster that formed by order {nonce} to answer again")
+            }
             Self::OrderUsed { nonce } => {
                 write!(
                     f,

@@ -1,0 +1,54 @@
+//! The program that is guarded.
+
+use std::convert::Infallible;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+use etcd_operator_core::etcd_config::{Birth, Problem, arguments};
+
+use crate::settings::Settings;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("etcd cannot be configured so: {}", list(.0))]
+    Problems(Vec<Problem>),
+    #[error("etcd does not accept its arguments: {0}")]
+    Arguments(String),
+    #[error("cannot run {0}")]
+    Run(String, #[source] io::Error),
+}
+
+/// etcd reads all its arguments before it prints its version, and does nothing else.
+pub fn check_arguments(settings: &Settings, birth: Birth<'_>) -> Result<(), Error> {
+    let checked = command(settings, birth)?.arg("--version").stdin(Stdio::null()).output();
+    let output = checked.map_err(|source| Error::Run(settings.etcd.display().to_string(), source))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    Err(Error::Arguments(complaint.lines().next().unwrap_or_default().to_owned()))
+}
+
+/// From here on this process is etcd, under the same process id.
+pub fn become_etcd(settings: &Settings, birth: Birth<'_>) -> Result<Infallible, Error> {
+    let error = command(settings, birth)?.exec();
+    Err(Error::Run(settings.etcd.display().to_string(), error))
+}
+
+/// etcd takes settings from variables, too. None of them may come from elsewhere than from us.
+fn command(settings: &Settings, birth: Birth<'_>) -> Result<Command, Error> {
+    let arguments = arguments(&settings.config, &settings.place, birth).map_err(Error::Problems)?;
+    let mut command = Command::new(&settings.etcd);
+    command.args(arguments);
+    for (variable, _) in std::env::vars_os() {
+        if variable.as_encoded_bytes().starts_with(b"ETCD_") {
+            command.env_remove(variable);
+        }
+    }
+    Ok(command)
+}
+
+fn list(problems: &[Problem]) -> String {
+    problems.iter().map(Problem::to_string).collect::<Vec<_>>().join("; ")
+}
