@@ -127,6 +127,7 @@ fn the_order_can_be_deleted_for_good() {
         cluster_uid: "7d1c".into(),
         attempt: 1,
         nonce: "n".into(),
+        armed: true,
         members: BTreeMap::from([("kv-0".into(), names().peer_url(crate::observed::Ordinal(0)))]),
     };
     let map = with(json!({}), |desired| desired.order(&order));
