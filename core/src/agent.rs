@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::observed::Process;
 use crate::start::Waiting;
 
 /// Variables of the etcd container. Without a default they must be set.
@@ -68,6 +69,27 @@ pub struct Report {
     pub since: Timestamp,
 }
 
+impl Report {
+    /// What decisions make of it. An agent that may still follow an order counts as one that does.
+    pub fn process(&self) -> Process {
+        match &self.waiting {
+            Waiting::Looking | Waiting::PeersMissing { .. } | Waiting::FirstStarter { .. } => {
+                Process::Forming
+            }
+            Waiting::DataLost { .. } | Waiting::OrderUsed { .. } => Process::DataLost,
+            Waiting::NoOrder | Waiting::MalformedOrder { .. } | Waiting::OrderForOthers { .. } => {
+                if self.ever_started { Process::DataLost } else { Process::Waiting }
+            }
+            // Members answer, and what they say counts.
+            Waiting::NeverPublished { .. }
+            | Waiting::NotAMember
+            | Waiting::NoQuorum
+            | Waiting::ClustersDisagree { .. }
+            | Waiting::Turn { .. } => Process::Waiting,
+        }
+    }
+}
+
 /// What the operator tells a waiting agent, which then looks again at once.
 ///
 /// The agent finds its peers by the name of the peer Service, too. But whoever asks for that name before all pods
@@ -93,6 +115,13 @@ mod tests {
             waiting,
             since: Timestamp::UNIX_EPOCH,
         }
+    }
+
+    #[test]
+    fn an_empty_volume_without_an_order_is_lost_data_if_etcd_ever_ran_on_it() {
+        let fresh = report(Waiting::NoOrder);
+        assert_eq!(fresh.process(), Process::Waiting);
+        assert_eq!(Report { ever_started: true, ..fresh }.process(), Process::DataLost);
     }
 
     #[test]
