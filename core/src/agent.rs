@@ -124,6 +124,13 @@ mod tests {
     }
 
     #[test]
+    fn an_empty_volume_without_an_order_is_lost_data_if_etcd_ever_ran_on_it() {
+        let fresh = report(Waiting::NoOrder);
+        assert_eq!(fresh.process(), Process::Waiting);
+        assert_eq!(Report { ever_started: true, ..fresh }.process(), Process::DataLost);
+    }
+
+    #[test]
     fn a_report_is_flat() {
         let report = report(Waiting::PeersMissing { missing: vec!["kv-2".into()] });
         assert_eq!(

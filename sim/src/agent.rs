@@ -1,36 +1,20 @@
-//! The agent that guards every start of etcd, as far as it decides something: a stand-in for the one in the pods.
+//! The agents in the pods: they look around, and the decision that the real agent makes says whether etcd may start.
 
-use etcd_operator_core::observed::{ClusterId, MemberId, Ordinal, Process, Start};
-use etcd_operator_core::quorum::quorum;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
-use crate::etcd::Data;
-use crate::kube::{Order, Volume};
+use etcd_operator_core::agent::Report;
+use etcd_operator_core::observed::{ClusterId, MemberId, Ordinal, Process, Start as Listed};
+use etcd_operator_core::order::BootstrapOrder;
+use etcd_operator_core::start::{
+    self, Answer, Evidence, Identity, Member, MemberList, Order, Peer, Start, Volume,
+};
+use jiff::Timestamp;
 
-/// What the agent sees.
-pub struct Situation<'a> {
-    pub own: Ordinal,
-    pub volume: &'a Volume,
-    pub order: Option<Order>,
-    /// What peers that run etcd answer to `GET /members`.
-    pub lists: Vec<List>,
-    /// How many of the ordered pods have an address, and for how long a quorum of them has had one.
-    pub addresses: usize,
-    pub quorum_for: u64,
-    pub bugs: Bugs,
-}
-
-/// One peer's list, as far as it matters.
-#[derive(Clone, Copy, Debug)]
-pub struct List {
-    pub cluster: ClusterId,
-    /// What it says of the pod that asks.
-    pub own: Option<(MemberId, Start)>,
-    /// Whether anybody in it has published itself.
-    pub formed: bool,
-    /// Whether it lists the peer that sent it as a voter. A learner that still catches up tells of the past.
-    pub from_voter: bool,
-    pub voters: usize,
-}
+use crate::etcd::{Server, Tick, api};
+use crate::kube;
+use crate::observe::uid;
+use crate::world::World;
 
 /// What an agent may get wrong, to see whether it is found out.
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,52 +23,160 @@ pub struct Bugs {
     pub follows_old_orders: bool,
 }
 
+/// What an agent remembers while its pod lives.
+#[derive(Clone, Debug, Default)]
+pub struct Memory {
+    /// Orders that it saw a cluster form by.
+    void: BTreeSet<String>,
+    /// Since when it has known that an agent or a forming etcd is there.
+    met: BTreeMap<Ordinal, Tick>,
+    added_since: Option<Tick>,
+    pub followed: BTreeSet<u64>,
+}
+
+/// What becomes of a look around.
 pub enum Verdict {
     Wait(Process),
-    Start(Data),
-    Found(Order),
+    Restart,
+    Found(kube::Order),
     Join(ClusterId, MemberId),
 }
 
-/// Ten seconds.
-const PATIENCE: u64 = 100;
-
-pub fn judge(situation: &Situation<'_>) -> Verdict {
-    let Situation { own, volume, order, lists, addresses, quorum_for, bugs } = situation;
-    if let Some(data) = &volume.data {
-        return Verdict::Start(data.clone());
-    }
-    let formed: Vec<&List> = lists.iter().filter(|list| list.formed).collect();
-    if !formed.is_empty() && !bugs.follows_old_orders {
-        return among_members(&formed);
-    }
-    let Some(order) = order.filter(|order| order.armed && own.0 < order.size) else {
-        let lost = volume.followed.is_some();
-        return Verdict::Wait(if lost { Process::DataLost } else { Process::Waiting });
+pub fn judge(world: &World, ordinal: Ordinal) -> Option<(Verdict, Memory)> {
+    let sandbox = world.kube.sandboxes.get(&ordinal)?;
+    let (evidence, memory) = look(world, ordinal, sandbox)?;
+    let ever_started = !evidence.used_nonces.is_empty();
+    let verdict = match (start::decide_start(&evidence), sandbox.order) {
+        (Start::Restart { .. }, _) => Verdict::Restart,
+        (Start::Bootstrap { .. }, Some(order)) => Verdict::Found(order),
+        (Start::Bootstrap { .. }, None) => Verdict::Wait(Process::Waiting),
+        (Start::Join { members }, _) => {
+            let own = members.iter().find(|member| member.peer_urls == [evidence.peer_url.as_str()])?;
+            Verdict::Join(confirmed_cluster(&evidence)?, MemberId(own.id))
+        }
+        (Start::Wait(waiting), _) => {
+            let report = Report {
+                cluster_uid: evidence.cluster_uid,
+                name: evidence.name,
+                peer_url: evidence.peer_url,
+                ever_started,
+                message: waiting.to_string(),
+                waiting,
+                since: Timestamp::UNIX_EPOCH,
+            };
+            Verdict::Wait(report.process())
+        }
+        (Start::Refuse(refusal), _) => Verdict::Wait(Process::CannotStart(refusal.to_string())),
     };
-    if volume.followed.is_some() && !bugs.follows_old_orders {
-        return Verdict::Wait(Process::DataLost);
-    }
-    let size = usize::from(order.size);
-    let ready = *addresses == size || *addresses >= quorum(size) && *quorum_for >= PATIENCE;
-    if ready { Verdict::Found(order) } else { Verdict::Wait(Process::Forming) }
+    Some((verdict, memory))
 }
 
-/// A formed cluster answers. Only what a majority of its voters agrees upon is good enough to start from: fewer may
-/// all lag behind, and a member that has started since would start once more without its data.
-fn among_members(lists: &[&List]) -> Verdict {
-    let lists: Vec<&List> = lists.iter().copied().filter(|list| list.from_voter).collect();
-    let Some(first) = lists.first() else { return Verdict::Wait(Process::Waiting) };
-    let started = |list: &&List| matches!(list.own, Some((_, Start::Published)));
-    if lists.iter().any(started) {
-        return Verdict::Wait(Process::DataLost);
+fn confirmed_cluster(evidence: &Evidence) -> Option<ClusterId> {
+    evidence.peers.iter().find_map(|peer| match &peer.answer {
+        Answer::Members(list) if list.confirmed => Some(ClusterId(list.cluster_id)),
+        Answer::Members(_) | Answer::Waiting | Answer::Refused | Answer::Silent | Answer::Unknown => None,
+    })
+}
+
+fn look(world: &World, ordinal: Ordinal, sandbox: &kube::Sandbox) -> Option<(Evidence, Memory)> {
+    let volume = world.kube.volumes.get(&sandbox.volume)?;
+    let cluster_uid = uid("cluster", world.kube.objects.claims.get(&ordinal)?.cluster_uid);
+    let mut memory = sandbox.memory.clone();
+    let parsed = sandbox.order.map(|order| written(order, &cluster_uid));
+    let others = world.kube.sandboxes.iter().filter(|(other, _)| **other != ordinal);
+    let mut peers = Vec::new();
+    for (&other, theirs) in others.filter(|(_, theirs)| world.now >= theirs.published_from) {
+        let answer = ask(world, ordinal, other, theirs);
+        let there = match &answer {
+            Answer::Members(list) => parsed.as_ref().is_some_and(|order| list.is_forming(order)),
+            Answer::Waiting => true,
+            Answer::Refused | Answer::Silent | Answer::Unknown => false,
+        };
+        if there {
+            memory.met.entry(other).or_insert(world.now);
+        } else {
+            memory.met.remove(&other);
+        }
+        let met_for = memory.met.get(&other).map_or(Duration::ZERO, |&since| time(world.now - since));
+        peers.push(Peer { url: there.then(|| url(other)), met_for, answer });
     }
-    let agree = lists.iter().all(|list| list.own == first.own && list.cluster == first.cluster);
-    if !agree || lists.len() < quorum(first.voters) {
-        return Verdict::Wait(Process::Waiting);
+    let added = peers.iter().any(|peer| match &peer.answer {
+        Answer::Members(list) => list.standing_of(&url(ordinal)) == Some(start::Standing::Added),
+        Answer::Waiting | Answer::Refused | Answer::Silent | Answer::Unknown => false,
+    });
+    memory.added_since = added.then(|| memory.added_since.unwrap_or(world.now));
+    let mut used_nonces: BTreeSet<String> =
+        volume.followed.iter().chain(&memory.followed).map(|&nonce| uid("nonce", nonce)).collect();
+    if world.agent_bugs.follows_old_orders {
+        used_nonces.clear();
+        peers.retain(|peer| !matches!(peer.answer, Answer::Members(_)));
+        let all = Ordinal::below(9).filter(|&other| other != ordinal);
+        let waiting = |other| Peer { url: Some(url(other)), met_for: Duration::MAX, answer: Answer::Waiting };
+        peers = all.map(waiting).collect();
     }
-    match first.own {
-        Some((id, Start::Added)) => Verdict::Join(first.cluster, id),
-        Some((_, Start::Listed | Start::Published)) | None => Verdict::Wait(Process::Waiting),
+    let identity =
+        Identity { cluster_uid: cluster_uid.clone(), name: name(ordinal), used_nonces: BTreeSet::new() };
+    let evidence = Evidence {
+        name: name(ordinal),
+        peer_url: url(ordinal),
+        cluster_uid,
+        adopts: None,
+        attempt: None,
+        volume: Volume { has_log: volume.data.is_some(), has_remains: false, identity: Some(identity) },
+        used_nonces,
+        void_nonces: memory.void.clone(),
+        order: parsed.map_or(Order::None, Order::There),
+        peers,
+        added_for: memory.added_since.map_or(Duration::ZERO, |since| time(world.now - since)),
+    };
+    memory.void.extend(start::voided_order(&evidence).map(str::to_owned));
+    Some((evidence, memory))
+}
+
+fn ask(world: &World, ordinal: Ordinal, other: Ordinal, theirs: &kube::Sandbox) -> Answer {
+    if !world.network.connects(ordinal, other) {
+        return Answer::Silent;
     }
+    match world.servers.get(&other) {
+        Some(server) => Answer::Members(list(world, other, server)),
+        None if world.now < theirs.starts || theirs.ends.is_some() => Answer::Refused,
+        None => Answer::Waiting,
+    }
+}
+
+fn list(world: &World, at: Ordinal, server: &Server) -> MemberList {
+    let member = |(id, peer): (&MemberId, &crate::etcd::Peer)| Member {
+        id: id.0,
+        name: if peer.start == Listed::Added { String::new() } else { name(peer.ordinal) },
+        peer_urls: vec![url(peer.ordinal)],
+        client_urls: if peer.start == Listed::Published { vec!["a client URL".into()] } else { Vec::new() },
+        is_learner: peer.learner,
+    };
+    MemberList {
+        cluster_id: server.data.cluster.0,
+        members: server.applied.members.iter().map(member).collect(),
+        confirmed: api::linearizable_revision(&world.servers, &world.network, at).is_some(),
+    }
+}
+
+fn written(order: kube::Order, cluster_uid: &str) -> BootstrapOrder {
+    BootstrapOrder {
+        cluster_uid: cluster_uid.to_owned(),
+        attempt: 1,
+        armed: order.armed,
+        nonce: uid("nonce", order.uid),
+        members: Ordinal::below(order.size).map(|ordinal| (name(ordinal), url(ordinal))).collect(),
+    }
+}
+
+fn name(ordinal: Ordinal) -> String {
+    format!("kv-{ordinal}")
+}
+
+fn url(ordinal: Ordinal) -> String {
+    format!("http://kv-{ordinal}:2380")
+}
+
+fn time(ticks: Tick) -> Duration {
+    Duration::from_millis(ticks * 100)
 }

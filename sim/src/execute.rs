@@ -9,6 +9,7 @@
 //! - Calls to etcd go to a member that has just served a linearizable read, of the cluster that the action names.
 //! - After an answer that is missing or ambiguous nothing else of the plan is done.
 
+use etcd_operator_core::decide::{OnDelete, OnStop};
 use etcd_operator_core::observed::{ClusterId, MemberId, Ordinal};
 use etcd_operator_core::plan::Action;
 
@@ -27,6 +28,9 @@ pub struct Evidence {
     claims: Vec<(u64, u64)>,
     /// Whether everything was to stop then.
     pub stopping: bool,
+    /// Whether the user had asked for the end of all data. Who did so cannot count on taking it back while it is
+    /// under way.
+    pub data_may_go: bool,
 }
 
 impl Evidence {
@@ -37,6 +41,10 @@ impl Evidence {
             set: objects.set.map(|set| (set.uid, set.version)),
             claims: objects.claims.values().map(|claim| (claim.uid, claim.version)).collect(),
             stopping: objects.cluster.as_ref().is_some_and(|cluster| cluster.goal.size == 0),
+            data_may_go: objects.cluster.as_ref().is_some_and(|Cluster { goal, deleting, .. }| {
+                *deleting && goal.on_delete == OnDelete::Delete
+                    || goal.size == 0 && goal.on_stop == OnStop::Delete
+            }),
         }
     }
 }

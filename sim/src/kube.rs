@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use etcd_operator_core::decide::{Goal, OnDelete};
 use etcd_operator_core::observed::{ClusterId, MemberId, Ordinal, Process};
 
+use crate::agent::Memory;
 use crate::etcd::{Data, Tick};
 use crate::random::Random;
 
@@ -84,8 +85,7 @@ pub struct Sandbox {
     pub state: Process,
     /// How often in a row etcd ended by itself.
     pub failures: u32,
-    /// Since when a quorum of the ordered pods has addresses.
-    pub quorum_since: Option<Tick>,
+    pub memory: Memory,
     /// When a pod that was told to end is gone.
     pub ends: Option<Tick>,
 }
@@ -221,7 +221,7 @@ impl Kube {
             published_from: now + random.between(0, 10),
             state: Process::CannotStart("its image is pulled".into()),
             failures: 0,
-            quorum_since: None,
+            memory: Memory::default(),
             ends: None,
         };
         self.sandboxes.insert(ordinal, sandbox);

@@ -2,7 +2,8 @@
 //!
 //! Kubernetes and etcd are modelled as far as they can hurt: caches that are old, requests that arrive late or twice,
 //! volumes that vanish, an etcd that votes and forgets. Everything follows from a seed; time is a counter. The same
-//! [`decide`](etcd_operator_core::decide::decide) runs here as in the real operator, and [`execute`] says what the
+//! [`decide`](etcd_operator_core::decide::decide) runs here as in the real operator, the same
+//! [`decide_start`](etcd_operator_core::start::decide_start) guards every start of etcd, and [`execute`] says what the
 //! real executor has to check.
 //!
 //! While faults strike, safety is watched at every tick: nothing that was acknowledged is lost, no second cluster is

@@ -1,6 +1,5 @@
 //! What the operator may never do, looked at when it does it.
 
-use etcd_operator_core::decide::{OnDelete, OnStop};
 use etcd_operator_core::observed::{MemberId, Ordinal, Start};
 use etcd_operator_core::quorum::quorum;
 
@@ -14,12 +13,7 @@ pub fn volume_may_go(world: &mut World, ordinal: Ordinal, evidence: &Evidence) {
     let members = world.members();
     let listed = data.and_then(|data| members.get(&data.member));
     let matters = listed.is_some_and(|peer| !peer.learner || peer.start != Start::Added);
-    let asked_for = world.kube.objects.cluster.as_ref().is_some_and(|cluster| {
-        let deletion = cluster.deleting && cluster.goal.on_delete == OnDelete::Delete;
-        // Who asked for that cannot count on taking it back while it is under way.
-        deletion || evidence.stopping && cluster.goal.on_stop == OnStop::Delete
-    });
-    if matters && !asked_for {
+    if matters && !evidence.data_may_go {
         world.violate(Promise::Service, || format!("volume {ordinal} is deleted while its member is listed"));
     }
     let armed = world.kube.objects.order.is_some_and(|order| order.armed);

@@ -3,10 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use etcd_operator_core::decide::OnDelete;
-use etcd_operator_core::observed::{ClusterId, MemberId, Ordinal, Process, Start};
-use etcd_operator_core::quorum::quorum;
+use etcd_operator_core::observed::{ClusterId, MemberId, Ordinal, Process};
 
-use crate::agent::{self, Bugs, List, Situation, Verdict};
+use crate::agent::{self, Bugs, Verdict};
 use crate::client::{self, Client};
 use crate::etcd::consensus::{self, Network, Servers, Truth};
 use crate::etcd::{self, Exit, Server, Tick};
@@ -169,27 +168,16 @@ impl World {
         if self.now < sandbox.starts || sandbox.ends.is_some() {
             return;
         }
-        let (id, order) = (sandbox.volume, sandbox.order);
-        let addresses = order.map_or(0, |order| self.addresses(order.size));
-        let has_quorum = order.is_some_and(|order| addresses >= quorum(usize::from(order.size)));
-        let quorum_since = has_quorum.then(|| sandbox.quorum_since.unwrap_or(self.now));
-        let Some(volume) = self.kube.volumes.get(&id) else { return };
-        let situation = Situation {
-            own: ordinal,
-            volume,
-            order,
-            lists: self.lists(ordinal),
-            addresses,
-            quorum_for: quorum_since.map_or(0, |since| self.now - since),
-            bugs: self.agent_bugs,
-        };
-        let verdict = agent::judge(&situation);
+        let id = sandbox.volume;
+        let Some((verdict, mut memory)) = agent::judge(self, ordinal) else { return };
+        let on_volume = self.kube.volumes.get(&id).and_then(|volume| volume.data.clone());
         let (state, data) = match verdict {
             Verdict::Wait(state) => (state, None),
-            Verdict::Start(data) => (Process::Started, Some(data)),
+            Verdict::Restart => (Process::Started, on_volume),
             Verdict::Join(cluster, member) => (Process::Started, Some(etcd::join(cluster, member))),
             Verdict::Found(order) => {
                 self.founding(order.uid, ordinal);
+                memory.followed.insert(order.uid);
                 if let Some(volume) = self.kube.volumes.get_mut(&id) {
                     volume.followed = Some(order.uid);
                 }
@@ -206,7 +194,7 @@ impl World {
             self.servers.insert(ordinal, Server::start(data, self.max_learners, self.now));
         }
         if let Some(sandbox) = self.kube.sandboxes.get_mut(&ordinal) {
-            sandbox.quorum_since = quorum_since;
+            sandbox.memory = memory;
             let failing = state == Process::Started && sandbox.failures >= 3;
             sandbox.state = if failing { Process::Failing("it ended again".into()) } else { state };
         }
@@ -230,38 +218,6 @@ impl World {
     pub fn formed(&self) -> Option<ClusterId> {
         let mut clusters = self.truth.clusters.iter();
         clusters.find(|(_, committed)| committed.log.iter().any(|entry| entry.term > 1)).map(|(&id, _)| id)
-    }
-
-    fn addresses(&self, size: u8) -> usize {
-        let published = |ordinal: &Ordinal| {
-            let sandbox = self.kube.sandboxes.get(ordinal);
-            sandbox.is_some_and(|sandbox| self.now >= sandbox.published_from)
-        };
-        Ordinal::below(size).filter(published).count()
-    }
-
-    /// What peers answer to the agent of this pod.
-    fn lists(&self, ordinal: Ordinal) -> Vec<List> {
-        let reachable = self
-            .servers
-            .iter()
-            .filter(|(peer, _)| **peer != ordinal && self.network.connects(ordinal, **peer));
-        reachable
-            .map(|(&peer, server)| {
-                let members = &server.applied.members;
-                let own = members.iter().find(|(_, peer)| peer.ordinal == ordinal);
-                let from_voter = |listed: &etcd::Peer| {
-                    listed.ordinal == peer && !listed.learner && listed.start == Start::Published
-                };
-                List {
-                    cluster: server.data.cluster,
-                    own: own.map(|(&id, peer)| (id, peer.start)),
-                    formed: members.values().any(|peer| peer.start == Start::Published),
-                    from_voter: members.get(&server.id()).is_some_and(from_voter),
-                    voters: server.applied.voters().count(),
-                }
-            })
-            .collect()
     }
 
     /// Processes that ended by themselves are started again by the kubelet.

@@ -6,7 +6,8 @@ use etcd_operator_sim::bugs::Bug;
 use etcd_operator_sim::run::Success;
 use etcd_operator_sim::script::{Script, Step};
 
-/// Seeds that once failed, each with what it showed.
+/// Seeds that once failed, each with what it showed. A change of the simulated world changes their stories, so what they
+/// taught is also a scenario in `core/tests/scenarios/` where a snapshot can tell it.
 const KEPT: [(u64, &str); 15] = [
     (2268, "a learner that lost its data before it published itself panics for ever: it is removed"),
     (
