@@ -83,8 +83,11 @@ fn ports_of(bridge: &str) -> Vec<String> {
 }
 
 async fn remove_link(name: &str) -> Result<()> {
-    if std::path::Path::new("/sys/class/net").join(name).exists() {
-        run(&["ip", "link", "del", name]).await?;
+    let link = std::path::Path::new("/sys/class/net").join(name);
+    if !link.exists() {
+        return Ok(());
     }
-    Ok(())
+    // A pod's link also goes by itself, together with the pod's network.
+    let removed = run(&["ip", "link", "del", name]).await;
+    if link.exists() { removed.map(drop) } else { Ok(()) }
 }
