@@ -9,6 +9,8 @@ mod membership;
 mod step;
 mod stop;
 
+pub use crate::api::DeletePolicy as OnDelete;
+pub use crate::intent::OnStop;
 use crate::observed::{Members, Observed, Ordinal, Seen};
 use crate::plan::{Action, Plan, Refusal, WaitingOn};
 
@@ -20,23 +22,6 @@ pub struct Goal {
     pub paused: bool,
     pub on_stop: OnStop,
     pub on_delete: OnDelete,
-}
-
-/// What becomes of the volumes when the cluster is stopped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnStop {
-    /// The last member's volume stays.
-    Retain,
-    /// All stay, and all members start again as they were.
-    RetainAll,
-    Delete,
-}
-
-/// What becomes of the volumes when the cluster is deleted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnDelete {
-    Retain,
-    Delete,
 }
 
 /// The next step. The same snapshot gives the same plan, and a settled world an empty one.

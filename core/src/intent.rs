@@ -57,7 +57,9 @@ pub struct Storage {
 /// [`StopPolicy`] without what this version cannot do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnStop {
+    /// The last member's volume stays.
     Retain,
+    /// All stay, and all members start again as they were.
     RetainAll,
     Delete,
 }
