@@ -6,6 +6,8 @@ use std::fmt;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::version::Version;
+
 /// Something that was looked at: what it is, or why that is not known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Seen<T> {
@@ -69,6 +71,7 @@ hexadecimal!(ClusterId);
 
 /// A bootstrap leaves one entry for each member in the log, and nothing more before there is a leader.
 const MOST_FOUNDERS: u64 = 9;
+const TWO_LEARNERS: Version = Version::new(3, 6, 0);
 
 /// One look at everything that belongs to a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -176,13 +179,20 @@ pub struct Answer {
     /// It has just served a linearizable read.
     pub linearizable: bool,
     pub applied_index: u64,
-    /// It was started to accept two learners at a time.
-    pub two_learners: bool,
+    /// None if it is none that we know how to read.
+    pub version: Option<Version>,
     /// How many members its own list has: hearsay, but before there was a leader it is the order's. Asked only while
     /// the cluster is not known to have formed.
     pub listed: Option<u8>,
     /// HashKV at the one revision that all members were asked for; asked only while a stop is wanted.
     pub hash: Option<u32>,
+}
+
+impl Answer {
+    /// Every member from 3.6 on is started to accept two learners at a time; older ones cannot.
+    pub fn accepts_two_learners(&self) -> bool {
+        self.version.is_some_and(|version| version >= TWO_LEARNERS)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

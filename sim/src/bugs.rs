@@ -64,7 +64,7 @@ fn everybody_serves(seen: &mut Observed) {
             leader: members.leader,
             linearizable: true,
             applied_index: 0,
-            two_learners: false,
+            version: None,
             listed: None,
             hash: Some(1),
         };

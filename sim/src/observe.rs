@@ -6,6 +6,7 @@ use etcd_operator_core::decide::Goal;
 use etcd_operator_core::observed::{
     Answer, Claim, Cluster, Etcd, Formed, Member, MemberId, Members, Observed, Order, Ordinal, Pod, Seen, Set,
 };
+use etcd_operator_core::version::Version;
 use jiff::Timestamp;
 
 use crate::etcd::{Tick, api};
@@ -95,7 +96,7 @@ fn answer(world: &World, ordinal: Ordinal) -> Option<Answer> {
         leader: server.leader,
         linearizable,
         applied_index: server.applied.index as u64,
-        two_learners: server.max_learners == 2,
+        version: Some(Version::new(3, if server.max_learners == 2 { 6 } else { 5 }, 0)),
         listed: Some(server.applied.members.len() as u8),
         // Logs that agree give hashes that agree; that they do is watched elsewhere.
         hash: linearizable.then_some(1),

@@ -35,6 +35,10 @@ pub struct EtcdClusterStatus {
     #[serde(default, rename = "clusterID", skip_serializing_if = "Option::is_none")]
     pub cluster_id: Option<String>,
 
+    /// When the cluster was first seen to have formed. It is set at birth and never changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub formed_at: Option<Time>,
+
     /// Where clients connect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use crate::observed::{ClusterId, Member, MemberId, Members, Observed, Ordinal, Process, Start};
+use crate::observed::{Answer, ClusterId, Member, MemberId, Members, Observed, Ordinal, Process, Start};
 use crate::plan::{Action, Plan, Refusal, WaitingOn};
 use crate::quorum::{against_leaving, quorum};
 
@@ -183,7 +183,7 @@ impl Step<'_> {
     /// Each member applies an addition by its own limit, so all that run must have the same.
     fn all_accept_two_learners(&self) -> bool {
         let mut started = self.members.list.iter().filter(|(_, member)| member.start != Start::Added);
-        started.all(|(&id, _)| self.seen.answer_of(id).is_some_and(|answer| answer.two_learners))
+        started.all(|(&id, _)| self.seen.answer_of(id).is_some_and(Answer::accepts_two_learners))
     }
 
     /// Removes a member; if it leads, leadership moves first to the lowest voter that stays and serves.

@@ -7,6 +7,7 @@ use etcd_operator_core::observed::{
     Answer, Claim, Cluster, ClusterId, Etcd, Formed, Member, MemberId, Members, Observed, Order, Ordinal,
     Pod, Process, Seen, Set, Start,
 };
+use etcd_operator_core::version::Version;
 use jiff::Timestamp;
 use proptest::collection::vec;
 use proptest::option;
@@ -171,7 +172,7 @@ fn fill(seen: &mut Observed, ordinal: usize, slot: &Slot) {
         leader: None,
         linearizable: voice == Voice::Serves && !learner,
         applied_index: index,
-        two_learners: true,
+        version: Some(Version::new(3, 6, 0)),
         listed: Some(3),
         hash,
     };

@@ -7,6 +7,7 @@ use etcd_operator_core::observed::{
     Answer, Claim, Cluster, ClusterId, Etcd, Formed, Member, MemberId, Members, Observed, Order, Ordinal,
     Pod, Process, Seen, Set, Start,
 };
+use etcd_operator_core::version::Version;
 use jiff::Timestamp;
 
 const UID: &str = "cluster-uid";
@@ -177,7 +178,7 @@ fn read_member(id: MemberId, words: &[&str], seen: &mut Observed) -> Result<()> 
         leader: members(seen).leader,
         linearizable: true,
         applied_index: 5000,
-        two_learners: true,
+        version: Some(Version::new(3, 6, 0)),
         listed: Some(3),
         hash: Some(1),
     };
@@ -204,7 +205,7 @@ fn read_member(id: MemberId, words: &[&str], seen: &mut Observed) -> Result<()> 
             ("unlisted", "") => unlisted = true,
             ("elsewhere", "") => answer.cluster = ClusterId(0xc2),
             ("index", index) => answer.applied_index = number(index)?,
-            ("one-learner", "") => answer.two_learners = false,
+            ("one-learner", "") => answer.version = Some(Version::new(3, 5, 21)),
             ("hash", "none") => answer.hash = None,
             ("hash", hash) => answer.hash = Some(number(hash)?),
             _ => return Err(format!("{word} is not understood")),
