@@ -2,8 +2,11 @@
 //!
 //! No choice is made in here that the core could make.
 
+pub mod agent;
 pub mod api_reference;
 pub mod controller;
 pub mod crds;
+pub mod etcd;
 pub mod http;
+pub mod reach;
 pub mod telemetry;

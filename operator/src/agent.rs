@@ -1,0 +1,149 @@
+//! The agent in a pod, while it waits to start etcd: it is told what we know, and says what it waits for.
+
+use std::time::Duration;
+
+use etcd_operator_core::agent::{News, PAGE, Report};
+use etcd_operator_core::etcd_config::METRICS_PORT;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Bytes;
+use hyper::client::conn::http1;
+use hyper::header::{CONTENT_TYPE, HOST};
+use hyper::{Request, StatusCode};
+use hyper_util::rt::TokioIo;
+
+use crate::reach::{self, PodAddress, Reach, root_cause};
+
+/// It answers from memory.
+const DEADLINE: Duration = Duration::from_secs(1);
+const LONGEST_REPORT: usize = 64 * 1024;
+
+/// Every text is made to be shown to users: who, what, why.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Reach(#[from] reach::Error),
+    #[error("the agent in {pod} did not answer within {} s", DEADLINE.as_secs())]
+    NoAnswer { pod: String },
+    #[error("the agent in {pod} broke off: {reason}")]
+    Broken { pod: String, reason: String },
+    #[error("the agent in {pod} answered {status}")]
+    Status { pod: String, status: StatusCode },
+    #[error("the agent in {pod} said nothing sensible: {reason}")]
+    Nonsense { pod: String, reason: String },
+}
+
+/// What answered on the port that the agent and, after it, etcd listen on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Heard {
+    Report(Report),
+    /// It knows no such page, so it is no agent: etcd itself.
+    SomethingElse,
+}
+
+pub async fn tell(reach: &Reach, pod: &PodAddress, news: &News) -> Result<Heard, Error> {
+    let told = tokio::time::timeout(DEADLINE, post(reach, pod, news)).await;
+    told.unwrap_or_else(|_| Err(Error::NoAnswer { pod: pod.pod.clone() }))
+}
+
+async fn post(reach: &Reach, pod: &PodAddress, news: &News) -> Result<Heard, Error> {
+    let broken = |error: &(dyn std::error::Error + 'static)| Error::Broken {
+        pod: pod.pod.clone(),
+        reason: root_cause(error),
+    };
+    let news = serde_json::to_vec(news).expect("addresses are always JSON");
+    let request = Request::post(PAGE)
+        .header(HOST, &pod.pod)
+        .header(CONTENT_TYPE, "application/json")
+        .body(Full::new(Bytes::from(news)))
+        .expect("a pod's name is a header");
+    let stream = reach.open(pod, METRICS_PORT).await?;
+    let (mut sender, connection) =
+        http1::handshake(TokioIo::new(stream)).await.map_err(|error| broken(&error))?;
+    let asked = async {
+        let response = sender.send_request(request).await.map_err(|error| broken(&error))?;
+        let status = response.status();
+        let body = Limited::new(response.into_body(), LONGEST_REPORT).collect().await;
+        Ok::<_, Error>((status, body.map_err(|error| broken(&*error))?.to_bytes()))
+    };
+    // The connection does the work, and its end is no error once the answer is there.
+    let (status, body) = tokio::select! {
+        biased;
+        answer = asked => answer?,
+        Err(error) = connection => return Err(broken(&error)),
+    };
+    understand(&pod.pod, status, &body)
+}
+
+fn understand(pod: &str, status: StatusCode, body: &[u8]) -> Result<Heard, Error> {
+    let pod = || pod.to_owned();
+    match status {
+        StatusCode::OK => serde_json::from_slice(body)
+            .map(Heard::Report)
+            .map_err(|error| Error::Nonsense { pod: pod(), reason: error.to_string() }),
+        StatusCode::NOT_FOUND => Ok(Heard::SomethingElse),
+        status => Err(Error::Status { pod: pod(), status }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    const REPORT: &str = r#"{"clusterUid":"uid-1","name":"kv-1","peerUrl":"http://kv-1:2380","everStarted":false,"reason":"NoOrder","message":"an order","since":"1970-01-01T00:00:00Z"}"#;
+
+    /// An address of this process and test alone, because the port is always the same.
+    fn pod(test: u8) -> PodAddress {
+        let [.., high, low] = std::process::id().to_be_bytes();
+        let address = IpAddr::V4(Ipv4Addr::new(127, high | 1, low, test));
+        PodAddress { namespace: "ns".into(), pod: "kv-1".into(), uid: "uid".into(), address }
+    }
+
+    /// Answers one request, and returns it.
+    async fn answer(listener: TcpListener, answer: String) -> String {
+        let (mut stream, _) = listener.accept().await.expect("somebody comes");
+        let mut request = String::new();
+        while !request.ends_with('}') {
+            let mut buffer = [0; 1024];
+            let count = stream.read(&mut buffer).await.expect("it asks");
+            request.push_str(std::str::from_utf8(&buffer[..count]).expect("it is text"));
+        }
+        stream.write_all(answer.as_bytes()).await.expect("it listens");
+        request
+    }
+
+    #[tokio::test]
+    async fn an_agent_is_told_the_addresses_and_its_report_is_read() {
+        let pod = pod(1);
+        let listener = TcpListener::bind((pod.address, METRICS_PORT)).await.expect("a free address");
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close";
+        let page = format!("{head}\r\nContent-Length: {}\r\n\r\n{REPORT}", REPORT.len());
+        let news = News { addresses: vec![pod.address] };
+        let (asked, heard) = futures::join!(answer(listener, page), tell(&Reach::Direct, &pod, &news));
+        assert!(asked.starts_with("POST /agent HTTP/1.1\r\n"), "{asked}");
+        assert!(asked.ends_with(&serde_json::to_string(&news).expect("plain data")), "{asked}");
+        let report = serde_json::from_str(REPORT).expect("a report");
+        assert_eq!(heard.expect("it answered"), Heard::Report(report));
+    }
+
+    #[tokio::test]
+    async fn who_accepts_and_says_nothing_is_not_waited_for() {
+        let pod = pod(2);
+        let _listener = TcpListener::bind((pod.address, METRICS_PORT)).await.expect("a free address");
+        let error = tell(&Reach::Direct, &pod, &News::default()).await.expect_err("nobody answers");
+        assert_eq!(error.to_string(), "the agent in kv-1 did not answer within 1 s");
+    }
+
+    #[test]
+    fn only_a_report_is_taken_for_an_agent_and_only_a_missing_page_for_something_else() {
+        let heard = |status, body: &str| understand("kv-1", status, body.as_bytes());
+        assert!(matches!(heard(StatusCode::OK, REPORT), Ok(Heard::Report(_))));
+        assert!(matches!(heard(StatusCode::NOT_FOUND, ""), Ok(Heard::SomethingElse)));
+        assert!(matches!(heard(StatusCode::OK, "{}"), Err(Error::Nonsense { .. })));
+        assert!(matches!(heard(StatusCode::BAD_REQUEST, ""), Err(Error::Status { .. })));
+    }
+}

@@ -1,0 +1,274 @@
+//! The only user of etcd's API. A connection leads to one member, and every call has a deadline.
+//!
+//! A connection that broke stays broken: its owner drops it and opens another one when it wants to. Nothing dials
+//! behind anybody's back, and an address that changed hands is not mistaken for the member that had it before.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use etcd_client::{
+    Channel, Client, ConnectOptions, GetOptions, MemberAddOptions, ResponseHeader, WatchClient,
+};
+use etcd_operator_core::etcd_config::CLIENT_PORT;
+use etcd_operator_core::names::Names;
+use etcd_operator_core::observed::{Answer, ClusterId, Member as Listed, MemberId, Members, Start};
+use etcd_operator_core::version::Version;
+use hyper_util::rt::TokioIo;
+use tonic::transport::Endpoint;
+
+pub use self::error::Error;
+use crate::reach::{PodAddress, Reach, Stream, root_cause};
+
+mod error;
+
+/// A healthy member answers in milliseconds; one that does not is unknown, and nobody waits for it longer.
+const DEADLINE: Duration = Duration::from_secs(2);
+/// Changes of membership are agreed upon by a quorum, which may have to be found first.
+const CHANGE_DEADLINE: Duration = Duration::from_secs(5);
+/// All of the data is read for it.
+const HASH_DEADLINE: Duration = Duration::from_secs(20);
+/// etcd hangs up on who pings more often than every five seconds, or without a stream.
+const PING_EVERY: Duration = Duration::from_secs(6);
+const PING_DEADLINE: Duration = Duration::from_secs(3);
+/// How long a learner, which serves no watch, is left alone until it is asked again.
+const LEARNER_REST: Duration = Duration::from_secs(2);
+/// A key that nobody has: reading it asks for nothing but the quorum's consent.
+const PROBE_KEY: &str = "\0";
+
+/// One member, by a connection to its pod.
+#[derive(Clone)]
+pub struct Member {
+    pod: String,
+    client: Client,
+    /// Its watches end when the member knows no leader.
+    led: WatchClient,
+}
+
+/// What a member says of itself. What is asked on request only is none in the answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Said {
+    pub answer: Answer,
+    pub revision: i64,
+}
+
+impl Member {
+    /// Fails at once if nobody listens.
+    pub async fn connect(reach: &Reach, pod: &PodAddress) -> Result<Self, Error> {
+        let stream = reach.open(pod, CLIENT_PORT).await?;
+        let call = "open a connection";
+        let channel = over(stream, pod).await.map_err(|error| Error::Broken {
+            pod: pod.pod.clone(),
+            call,
+            reason: root_cause(&error),
+        })?;
+        let failed = |error| Error::of(&pod.pod, call, &error);
+        let client = Client::from_channel(channel.clone(), None).await.map_err(failed)?;
+        let options = ConnectOptions::new().with_require_leader(true);
+        let led = Client::from_channel(channel, Some(options)).await.map_err(failed)?.watch_client();
+        Ok(Self { pod: pod.pod.clone(), client, led })
+    }
+
+    /// What the member says of itself, and whether a quorum stands behind it.
+    pub async fn status(&self) -> Result<Said, Error> {
+        let call = "tell its status";
+        let mut maintenance = self.client.maintenance_client();
+        let asked = self.within(DEADLINE, call, maintenance.status());
+        // Neither needs the other's answer, and without a quorum only the read takes the whole time.
+        let (status, read) = futures::join!(asked, self.linearizable_read());
+        let status = status?;
+        let (cluster, member) = self.identity(call, status.header())?;
+        let answer = Answer {
+            cluster,
+            member,
+            leader: leader(status.leader()),
+            linearizable: read.is_ok(),
+            applied_index: status.raft_applied_index(),
+            version: Version::parse(status.version()),
+            listed: None,
+            hash: None,
+        };
+        Ok(Said { answer, revision: status.header().map_or(0, ResponseHeader::revision) })
+    }
+
+    /// Succeeds if a quorum stands behind this member now. Learners serve none.
+    pub async fn linearizable_read(&self) -> Result<(), Error> {
+        let mut kv = self.client.kv_client();
+        let read = kv.get(PROBE_KEY, Some(GetOptions::new().with_count_only()));
+        self.within(DEADLINE, "serve a linearizable read", read).await.map(drop)
+    }
+
+    /// How many members its own list has, whatever others think. Learners do not tell.
+    pub async fn listed(&self) -> Result<u8, Error> {
+        let mut cluster = self.client.cluster_client();
+        let list = self.within(DEADLINE, "list its members", cluster.member_list()).await?;
+        Ok(u8::try_from(list.members().len()).unwrap_or(u8::MAX))
+    }
+
+    /// The hash of all keys up to a revision, since the last compaction.
+    pub async fn hash(&self, revision: i64) -> Result<u32, Error> {
+        let mut maintenance = self.client.maintenance_client();
+        let hash = self.within(HASH_DEADLINE, "hash its data", maintenance.hash_kv(revision)).await?;
+        Ok(hash.hash())
+    }
+
+    /// The members by a list that is not older than this call. etcd-client asks for the member's own list; after a
+    /// linearizable read through the same member that list has everything that was agreed upon before.
+    pub async fn members(&self, names: &Names) -> Result<Members, Error> {
+        let call = "list the members";
+        self.linearizable_read().await?;
+        let (mut maintenance, mut cluster) = (self.client.maintenance_client(), self.client.cluster_client());
+        let both = futures::future::try_join(maintenance.status(), cluster.member_list());
+        let (status, response) = self.within(DEADLINE, call, both).await?;
+        let (cluster, _) = self.identity(call, response.header())?;
+        let listed = response.members().iter().map(|member| {
+            let entry = listed(names, member.name(), member.peer_urls(), member.client_urls());
+            Ok((self.member_id(call, member.id())?, Listed { learner: member.is_learner(), ..entry }))
+        });
+        let list = listed.collect::<Result<BTreeMap<_, _>, Error>>()?;
+        Ok(Members { cluster, leader: leader(status.leader()), list })
+    }
+
+    pub async fn add_learner(&self, peer_url: String) -> Result<MemberId, Error> {
+        let call = "add a learner";
+        let mut cluster = self.client.cluster_client();
+        let added = cluster.member_add([peer_url], Some(MemberAddOptions::new().with_is_learner()));
+        let response = self.within(CHANGE_DEADLINE, call, added).await?;
+        self.member_id(call, response.member().map_or(0, etcd_client::Member::id))
+    }
+
+    pub async fn promote(&self, member: MemberId) -> Result<(), Error> {
+        let mut cluster = self.client.cluster_client();
+        let promoted = cluster.member_promote(member.0);
+        self.within(CHANGE_DEADLINE, "promote a learner", promoted).await.map(drop)
+    }
+
+    pub async fn remove(&self, member: MemberId) -> Result<(), Error> {
+        let mut cluster = self.client.cluster_client();
+        self.within(CHANGE_DEADLINE, "remove a member", cluster.member_remove(member.0)).await.map(drop)
+    }
+
+    /// Only the leader can give its leadership away.
+    pub async fn move_leader(&self, to: MemberId) -> Result<(), Error> {
+        let mut maintenance = self.client.maintenance_client();
+        let moved = maintenance.move_leader(to.0);
+        self.within(CHANGE_DEADLINE, "hand over leadership", moved).await.map(drop)
+    }
+
+    /// Completes when the member ends, loses its leader or cannot be reached any more; at once if it has no leader.
+    ///
+    /// Nothing else tells us: Kubernetes notices none of it, or much later.
+    pub async fn watch_until_lost(&self) -> Error {
+        loop {
+            match self.watch().await {
+                Ok(never) => match never {},
+                Err(error) if error.is_for_learners() => tokio::time::sleep(LEARNER_REST).await,
+                Err(error) => return error,
+            }
+        }
+    }
+
+    async fn watch(&self) -> Result<Infallible, Error> {
+        let mut client = self.led.clone();
+        let mut stream = self.within(DEADLINE, "serve a watch", client.watch(PROBE_KEY, None)).await?;
+        let lost = |reason: &str| Error::Lost { pod: self.pod.clone(), reason: reason.to_owned() };
+        loop {
+            match stream.message().await {
+                Ok(Some(response)) if response.canceled() => return Err(lost(response.cancel_reason())),
+                Ok(Some(_)) => {}
+                Ok(None) => return Err(lost("it ended the watch")),
+                Err(error) => {
+                    let error = Error::of(&self.pod, "keep a watch", &error);
+                    return Err(if error.is_for_learners() { error } else { lost(error.reason()) });
+                }
+            }
+        }
+    }
+
+    /// Who answers. etcd gives nobody the number zero.
+    fn identity(
+        &self,
+        call: &'static str,
+        header: Option<&ResponseHeader>,
+    ) -> Result<(ClusterId, MemberId), Error> {
+        match header.map(|header| (header.cluster_id(), header.member_id())) {
+            Some((cluster, member)) if cluster != 0 => {
+                Ok((ClusterId(cluster), self.member_id(call, member)?))
+            }
+            _ => Err(Error::Nonsense { pod: self.pod.clone(), call }),
+        }
+    }
+
+    fn member_id(&self, call: &'static str, id: u64) -> Result<MemberId, Error> {
+        match id {
+            0 => Err(Error::Nonsense { pod: self.pod.clone(), call }),
+            id => Ok(MemberId(id)),
+        }
+    }
+
+    async fn within<T>(
+        &self,
+        deadline: Duration,
+        call: &'static str,
+        answer: impl Future<Output = Result<T, etcd_client::Error>>,
+    ) -> Result<T, Error> {
+        match tokio::time::timeout(deadline, answer).await {
+            Ok(answer) => answer.map_err(|error| Error::of(&self.pod, call, &error)),
+            Err(_) => Err(Error::NoAnswer { pod: self.pod.clone(), call, seconds: deadline.as_secs() }),
+        }
+    }
+}
+
+/// gRPC over this stream and no other: when it breaks, there is nothing to connect with again.
+async fn over(stream: Stream, pod: &PodAddress) -> Result<Channel, tonic::transport::Error> {
+    let mut stream = Some(TokioIo::new(stream));
+    let once = tower::service_fn(move |_| {
+        let stream = stream.take().ok_or_else(|| std::io::Error::other("the connection has ended"));
+        std::future::ready(stream)
+    });
+    Endpoint::from_shared(format!("http://{}", SocketAddr::new(pod.address, CLIENT_PORT)))?
+        .http2_keep_alive_interval(PING_EVERY)
+        .keep_alive_timeout(PING_DEADLINE)
+        .connect_with_connector(once)
+        .await
+        .map(Channel::Tonic)
+}
+
+fn leader(id: u64) -> Option<MemberId> {
+    Some(id).filter(|&id| id != 0).map(MemberId)
+}
+
+fn listed(names: &Names, name: &str, peer_urls: &[String], client_urls: &[String]) -> Listed {
+    let start = match (name.is_empty(), client_urls.is_empty()) {
+        (true, _) => Start::Added,
+        (false, true) => Start::Listed,
+        (false, false) => Start::Published,
+    };
+    Listed { ordinal: peer_urls.iter().find_map(|url| names.ordinal_of(url)), learner: false, start }
+}
+
+#[cfg(test)]
+mod tests {
+    use etcd_operator_core::observed::Ordinal;
+
+    use super::*;
+
+    #[test]
+    fn a_listed_member_is_known_by_its_peer_url_and_its_progress_by_what_it_published() {
+        let names = Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() };
+        let (ours, client) = (names.peer_url(Ordinal(2)), names.client_url(Ordinal(2)));
+        let foreign = "http://10.0.0.1:2380".to_owned();
+        for (name, peer, clients, ordinal, start) in [
+            ("", &ours, vec![], Some(Ordinal(2)), Start::Added),
+            ("kv-2", &ours, vec![], Some(Ordinal(2)), Start::Listed),
+            ("kv-2", &ours, vec![client.clone()], Some(Ordinal(2)), Start::Published),
+            // Its name does not make it ours.
+            ("kv-2", &foreign, vec![client], None, Start::Published),
+        ] {
+            let expected = Listed { ordinal, learner: false, start };
+            assert_eq!(listed(&names, name, std::slice::from_ref(peer), &clients), expected, "{name} {peer}");
+        }
+    }
+}
