@@ -1,5 +1,6 @@
 //! The objects of a cluster as they should be. Whoever applies them changes nothing in them.
 
+mod contained;
 mod pod;
 mod probes;
 mod services;
@@ -21,6 +22,7 @@ use crate::names::{self, Names};
 use crate::order::{self, BootstrapOrder};
 use crate::quorum::quorum;
 
+pub use contained::contained;
 pub use services::services;
 
 /// What the objects of one cluster have in common.

@@ -1,228 +1,108 @@
-//! Watches the objects of our kinds and keeps their status true.
+//! Watches everything that belongs to clusters, and gives each cluster a worker of its own.
 
-use std::fmt::Debug;
+use std::collections::HashMap;
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
 
-use etcd_operator_core::{names, status};
-use futures::{FutureExt, StreamExt};
-use jiff::Timestamp;
-use kube::api::{Patch, PatchParams};
-use kube::core::NamespaceResourceScope;
-use kube::runtime::controller::{self, Action};
-use kube::runtime::{Controller, watcher};
-use kube::{Api, Client, Resource, ResourceExt};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use tokio::sync::{Notify, mpsc};
+use tokio::task::{AbortHandle, JoinSet};
 
+use crate::caches::{Caches, Key};
+use crate::cluster::{Context, Worker};
 use crate::http::Ready;
-use crate::telemetry::chain;
+use crate::later;
+use crate::reach::Reach;
 
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    #[error("cannot write the status of {object}")]
-    WriteStatus { object: String, source: kube::Error },
+/// What is the same for all clusters.
+pub struct Settings {
+    pub reach: Reach,
+    /// The image that holds the agent: the operator's own.
+    pub agent_image: String,
+    /// The DNS domain of new clusters.
+    pub domain: String,
+    /// Who we are, for events and for the lease.
+    pub identity: String,
 }
 
-/// When a failed round is worth another try.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Retry {
-    Soon,
-    Backoff,
-    OnChange,
-}
-
-impl Error {
-    /// A fixed name for each kind of failure.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Error::WriteStatus { .. } => "WriteStatus",
-        }
-    }
-
-    pub fn retry(&self) -> Retry {
-        match self {
-            Error::WriteStatus { source: kube::Error::Api(answer), .. } => match answer.code {
-                404 => Retry::OnChange,
-                409 => Retry::Soon,
-                _ => Retry::Backoff,
-            },
-            Error::WriteStatus { .. } => Retry::Backoff,
-        }
-    }
-}
-
-/// How long rounds that are under way may take to end after a stop.
-const GRACE: Duration = Duration::from_secs(5);
-
-/// Runs rounds until `stop` comes, and marks us ready when all clusters are known.
-pub async fn run(client: Client, ready: Ready, stop: impl Future<Output = ()> + Send + 'static) {
-    let stop = stop.boxed().shared();
-    futures::join!(
-        keep_true(client.clone(), ready, stop.clone(), status::of_cluster),
-        keep_true(client.clone(), Ready::default(), stop.clone(), status::of_backup),
-        keep_true(client, Ready::default(), stop, status::of_restore),
-    );
-}
-
-/// A kind of ours.
-trait Kind:
-    Resource<DynamicType = (), Scope = NamespaceResourceScope>
-    + Clone
-    + Debug
-    + DeserializeOwned
-    + Send
-    + Sync
-    + 'static
-{
-}
-
-impl<K> Kind for K where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-        + Clone
-        + Debug
-        + DeserializeOwned
-        + Send
-        + Sync
-        + 'static
-{
-}
-
-/// The status to write, or nothing when the one that is there already says the same.
-type NextStatus<K, S> = fn(&K, Timestamp) -> Option<S>;
-
-/// Writes what `next` says about every object of one kind.
-async fn keep_true<K: Kind, S: Serialize + Send + Sync + 'static>(
-    client: Client,
+/// Runs until `stop` comes, and marks us ready when everything has been listed once. Whatever is under way when it is
+/// dropped is broken off, which is safe at any moment.
+pub async fn run(
+    client: kube::Client,
+    settings: Settings,
     ready: Ready,
-    stop: impl Future<Output = ()> + Clone + Send + Sync + 'static,
-    next: NextStatus<K, S>,
+    stop: impl Future<Output = ()> + Send + 'static,
 ) {
-    let controller = Controller::new(Api::<K>::all(client.clone()), watcher::Config::default())
-        .graceful_shutdown_on(stop.clone());
-    let objects = controller.store();
-    let announce = async {
-        if objects.wait_until_ready().await.is_ok() {
-            ready.set();
-            tracing::info!(object_kind = %K::kind(&()), objects = objects.len(), "watching");
-        }
-        std::future::pending().await
-    };
-    // The controller itself does not end before its first list has arrived, which may never happen.
-    let give_up = async {
-        stop.await;
-        if ready.get() {
-            tokio::time::sleep(GRACE).await;
-            tracing::warn!(object_kind = %K::kind(&()), "stopped before every round had ended");
-        }
-    };
-    let rounds = controller
-        .run(move |object, client| round(object, client, next), try_again, Arc::new(client))
-        .for_each(async |result| tell(result));
     tokio::select! {
-        () = rounds => {}
-        () = give_up => {}
-        () = announce => {}
+        () = stop => {}
+        () = clusters(client.clone(), settings, ready) => {}
+        () = later::run(client) => {}
     }
 }
 
-/// One look at one object.
-async fn round<K: Kind, S: Serialize + Send + Sync>(
-    object: Arc<K>,
-    client: Arc<Client>,
-    next: NextStatus<K, S>,
-) -> Result<Action, Error> {
-    if let Some(status) = next(&object, Timestamp::now()) {
-        write_status(&client, &*object, &status).await?;
-        let generation = object.meta().generation;
-        tracing::info!(object = full_name(&*object), generation, "wrote status");
-    }
-    Ok(Action::await_change())
-}
-
-async fn write_status<K: Kind>(
-    client: &Client,
-    object: &K,
-    status: &(impl Serialize + Sync),
-) -> Result<(), Error> {
-    let objects: Api<K> = Api::namespaced(client.clone(), &object.namespace().unwrap_or_default());
-    let patch = serde_json::json!({
-        "apiVersion": K::api_version(&()),
-        "kind": K::kind(&()),
-        "status": status,
-    });
-    let parameters = PatchParams::apply(names::FIELD_MANAGER).force();
-    objects
-        .patch_status(&object.name_any(), &parameters, &Patch::Apply(patch))
-        .await
-        .map(|_| ())
-        .map_err(|source| Error::WriteStatus { object: full_name(object), source })
-}
-
-fn try_again<K>(_: Arc<K>, error: &Error, _: Arc<Client>) -> Action {
-    match error.retry() {
-        Retry::Soon => Action::requeue(Duration::from_secs(1)),
-        Retry::Backoff => Action::requeue(Duration::from_secs(15)),
-        Retry::OnChange => Action::await_change(),
-    }
-}
-
-/// The one place where the outcome of a round is logged.
-fn tell<T>(result: Result<T, controller::Error<Error, watcher::Error>>) {
-    match result {
-        Ok(_) => {}
-        Err(controller::Error::ReconcilerFailed(error, _)) => match error.retry() {
-            Retry::Backoff => tracing::warn!(kind = error.kind(), error = %chain(&error), "a round failed"),
-            Retry::Soon | Retry::OnChange => {
-                tracing::debug!(kind = error.kind(), error = %chain(&error), "a round was overtaken");
-            }
-        },
-        Err(controller::Error::ObjectNotFound(object)) => {
-            tracing::debug!(%object, "an object went before its round");
+async fn clusters(client: kube::Client, settings: Settings, ready: Ready) {
+    let (wake, woken) = mpsc::unbounded_channel();
+    let (caches, filling) = Caches::fill(&client, &wake);
+    let Settings { reach, agent_image, domain, identity } = settings;
+    let working = async {
+        if caches.filled().await.is_err() {
+            return;
         }
-        Err(controller::Error::QueueError(error)) => {
-            tracing::warn!(error = %chain(&error), "cannot watch: are the CRDs installed and may we read them?");
+        ready.set();
+        tracing::info!(objects = caches.clusters.len(), "watching");
+        let context = Context { client, caches: caches.clone(), reach, agent_image, domain, identity };
+        dispatch(Arc::new(context), woken).await;
+    };
+    tokio::select! {
+        () = filling => {}
+        () = working => {}
+    }
+}
+
+struct Running {
+    wake: Arc<Notify>,
+    task: AbortHandle,
+}
+
+/// Wakes the worker of whatever changed, and starts one for a cluster that has none.
+async fn dispatch(context: Arc<Context>, mut woken: mpsc::UnboundedReceiver<Key>) {
+    let mut workers = JoinSet::new();
+    let mut running: HashMap<Key, Running> = HashMap::new();
+    while let Some(key) = woken.recv().await {
+        while workers.try_join_next().is_some() {}
+        if let Some(worker) = running.get(&key).filter(|worker| !worker.task.is_finished()) {
+            worker.wake.notify_one();
+            continue;
         }
-        Err(controller::Error::RunnerError(error)) => {
-            tracing::warn!(error = %chain(&error), "the queue of rounds failed");
+        running.retain(|_, worker| !worker.task.is_finished());
+        let cluster = kube::runtime::reflector::ObjectRef::new(&key.name).within(&key.namespace);
+        if context.caches.clusters.get(&cluster).is_some() {
+            let wake = Arc::new(Notify::new());
+            let worker = Worker::new(key.clone(), Arc::clone(&context), Arc::clone(&wake));
+            let task = workers.spawn(worker.run());
+            running.insert(key, Running { wake, task });
         }
     }
-}
-
-fn full_name<K: Kind>(object: &K) -> String {
-    format!("{} {}/{}", K::kind(&()), object.namespace().unwrap_or_default(), object.name_any())
 }
 
 #[cfg(test)]
 mod tests {
-    use kube::core::Status;
+    use std::time::Duration;
 
     use super::*;
-
-    fn answered(code: u16) -> Error {
-        let answer = Status { code, ..Status::default() };
-        Error::WriteStatus { object: "EtcdCluster ns/kv".into(), source: kube::Error::Api(answer.boxed()) }
-    }
-
-    #[test]
-    fn an_object_that_went_away_is_not_tried_again() {
-        assert_eq!(answered(404).retry(), Retry::OnChange);
-    }
 
     #[tokio::test]
     async fn a_stop_is_heeded_although_nothing_was_ever_listed() {
         let nobody = "http://127.0.0.1:1".parse().expect("an address");
-        let client = Client::try_from(kube::Config::new(nobody)).expect("a client");
+        let client = kube::Client::try_from(kube::Config::new(nobody)).expect("a client");
         let ready = Ready::default();
-        let ended = tokio::time::timeout(Duration::from_secs(60), run(client, ready.clone(), async {})).await;
+        let settings = Settings {
+            reach: Reach::Direct,
+            agent_image: String::new(),
+            domain: String::new(),
+            identity: String::new(),
+        };
+        let running = run(client, settings, ready.clone(), async {});
+        let ended = tokio::time::timeout(Duration::from_secs(60), running).await;
         assert!(ended.is_ok() && !ready.get());
-    }
-
-    #[test]
-    fn a_conflict_is_tried_soon_and_anything_else_later() {
-        assert_eq!(answered(409).retry(), Retry::Soon);
-        assert_eq!(answered(403).retry(), Retry::Backoff);
-        assert_eq!(answered(500).retry(), Retry::Backoff);
     }
 }

@@ -4,9 +4,13 @@
 
 pub mod agent;
 pub mod api_reference;
+pub mod caches;
+pub mod cluster;
 pub mod controller;
 pub mod crds;
 pub mod etcd;
 pub mod http;
+mod later;
+pub mod place;
 pub mod reach;
 pub mod telemetry;

@@ -6,7 +6,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
-use etcd_operator::{api_reference, controller, crds, http, telemetry};
+use etcd_operator::controller::{self, Settings};
+use etcd_operator::reach::Reach;
+use etcd_operator::{api_reference, crds, http, place, telemetry};
 use futures::FutureExt;
 use kube::{Client, Config};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -35,9 +37,29 @@ struct Run {
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8080")]
     listen: SocketAddr,
 
+    /// The image that members' pods take the agent from [default: the image of the pod this runs in]
+    #[arg(long, value_name = "IMAGE")]
+    agent_image: Option<String>,
+
+    /// The DNS domain of the Kubernetes cluster [default: as in resolv.conf, else cluster.local]
+    #[arg(long, value_name = "DOMAIN")]
+    cluster_domain: Option<String>,
+
+    /// How pods are reached: at their addresses, or through the API server [default: direct in a pod]
+    #[arg(long, value_enum)]
+    reach: Option<Way>,
+
     /// What to log, such as `debug` or `info,kube=debug`
     #[arg(long, value_name = "FILTER", default_value = telemetry::DEFAULT_FILTER)]
     log: String,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Way {
+    /// At the pods' addresses
+    Direct,
+    /// Through the API server
+    PortForward,
 }
 
 fn main() -> ExitCode {
@@ -71,11 +93,29 @@ async fn run(options: Run) -> Result<()> {
     tracing::info!(version = env!("CARGO_PKG_VERSION"), api_server, address = %options.listen, "started");
 
     let ready = http::Ready::default();
-    let controller = controller::run(client, ready.clone(), stop.clone());
+    let settings = settings(&options, &client).await?;
+    let controller = controller::run(client, settings, ready.clone(), stop.clone());
     let server = http::serve(listener, ready, stop);
     futures::try_join!(controller.map(Ok), server)?;
     tracing::info!("stopped");
     Ok(())
+}
+
+async fn settings(options: &Run, client: &Client) -> Result<Settings> {
+    let direct = match options.reach {
+        Some(Way::Direct) => true,
+        Some(Way::PortForward) => false,
+        None => place::is_in_a_pod(),
+    };
+    Ok(Settings {
+        reach: if direct { Reach::Direct } else { Reach::PortForward(client.clone()) },
+        agent_image: match &options.agent_image {
+            Some(image) => image.clone(),
+            None => place::image(client).await?,
+        },
+        domain: options.cluster_domain.clone().unwrap_or_else(place::domain),
+        identity: place::identity(),
+    })
 }
 
 /// Completes when the kubelet (SIGTERM) or somebody at a terminal (SIGINT) asks us to stop.

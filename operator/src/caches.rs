@@ -1,0 +1,127 @@
+//! What Kubernetes has told us so far: one watch for each kind, whose changes wake the cluster they belong to.
+
+use std::fmt::Debug;
+use std::hash::Hash;
+
+use etcd_operator_core::api::EtcdCluster;
+use etcd_operator_core::names::CLUSTER_LABEL;
+use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt};
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::core::NamespaceResourceScope;
+use kube::runtime::reflector::store::WriterDropped;
+use kube::runtime::reflector::{self, Store};
+use kube::runtime::watcher::Event;
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Client, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::telemetry::chain;
+
+/// Which EtcdCluster.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Key {
+    pub namespace: String,
+    pub name: String,
+}
+
+/// Copies of what the API server holds, a moment old.
+#[derive(Clone)]
+pub struct Caches {
+    pub clusters: Store<EtcdCluster>,
+    pub orders: Store<ConfigMap>,
+    pub sets: Store<StatefulSet>,
+    pub pods: Store<Pod>,
+    pub claims: Store<PersistentVolumeClaim>,
+    pub slices: Store<EndpointSlice>,
+    pub services: Store<Service>,
+    pub budgets: Store<PodDisruptionBudget>,
+}
+
+/// What keeps the caches filled; it never ends.
+pub type Filling = BoxFuture<'static, ()>;
+
+impl Caches {
+    /// Whatever changes sends the key of its cluster.
+    pub fn fill(client: &Client, wake: &UnboundedSender<Key>) -> (Self, Filling) {
+        let mut watches: Vec<BoxFuture<'static, ()>> = Vec::new();
+        let ours = || watcher::Config::default().labels(CLUSTER_LABEL);
+        let caches = Self {
+            clusters: watch(client, watcher::Config::default(), wake, key_of_cluster, &mut watches),
+            orders: watch(client, ours(), wake, key_by_label, &mut watches),
+            sets: watch(client, ours(), wake, key_by_label, &mut watches),
+            pods: watch(client, ours(), wake, key_by_label, &mut watches),
+            claims: watch(client, ours(), wake, key_by_label, &mut watches),
+            slices: watch(client, ours(), wake, key_by_label, &mut watches),
+            services: watch(client, ours(), wake, key_by_label, &mut watches),
+            budgets: watch(client, ours(), wake, key_by_label, &mut watches),
+        };
+        (caches, futures::future::join_all(watches).map(drop).boxed())
+    }
+
+    /// Completes when everything has been listed once.
+    pub async fn filled(&self) -> Result<(), WriterDropped> {
+        self.clusters.wait_until_ready().await?;
+        self.orders.wait_until_ready().await?;
+        self.sets.wait_until_ready().await?;
+        self.pods.wait_until_ready().await?;
+        self.claims.wait_until_ready().await?;
+        self.slices.wait_until_ready().await?;
+        self.services.wait_until_ready().await?;
+        self.budgets.wait_until_ready().await
+    }
+}
+
+fn key_of_cluster(cluster: &EtcdCluster) -> Option<Key> {
+    Some(Key { namespace: cluster.namespace()?, name: cluster.name_any() })
+}
+
+fn key_by_label<K: Resource>(object: &K) -> Option<Key> {
+    let name = object.labels().get(CLUSTER_LABEL)?.clone();
+    Some(Key { namespace: object.namespace()?, name })
+}
+
+/// A watch that fails is tried again, each time a little later, and says so once for each failure.
+fn watch<K>(
+    client: &Client,
+    config: watcher::Config,
+    wake: &UnboundedSender<Key>,
+    key: fn(&K) -> Option<Key>,
+    watches: &mut Vec<BoxFuture<'static, ()>>,
+) -> Store<K>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + Debug
+        + DeserializeOwned
+        + Send
+        + Sync
+        + 'static,
+{
+    let (store, writer) = reflector::store();
+    let wake = wake.clone();
+    let objects = watcher(Api::<K>::all(client.clone()), config)
+        .default_backoff()
+        .modify(|object| object.managed_fields_mut().clear())
+        .reflect(writer);
+    let watching = objects.for_each(move |event| {
+        match event {
+            Ok(Event::Apply(object) | Event::InitApply(object) | Event::Delete(object)) => {
+                // Nobody listens any more when everything ends.
+                let _ = key(&object).map(|key| wake.send(key));
+            }
+            Ok(Event::Init | Event::InitDone) => {}
+            Err(error) => {
+                let kind = K::kind(&());
+                tracing::warn!(object_kind = %kind, error = %chain(&error), "cannot watch: are the CRDs installed and may we read them?");
+            }
+        }
+        futures::future::ready(())
+    });
+    watches.push(watching.boxed());
+    store
+}

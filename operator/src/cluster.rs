@@ -1,0 +1,14 @@
+//! One EtcdCluster: everything between a look at it and the next.
+
+mod ask;
+mod execute;
+mod look;
+mod objects;
+mod pace;
+mod pods;
+mod report;
+mod surroundings;
+mod vigil;
+mod worker;
+
+pub use worker::{Context, Worker};

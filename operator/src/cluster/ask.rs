@@ -1,0 +1,200 @@
+//! Asks every pod of a cluster what goes on in it, all at the same time and each on its own.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::Duration;
+
+use etcd_operator_core::agent::News;
+use etcd_operator_core::names::Names;
+use etcd_operator_core::observed::{Answer, Members, Ordinal, Process, Seen};
+use futures::future::join_all;
+
+use crate::agent::{self, Heard};
+use crate::etcd::{Member, Said};
+use crate::reach::{PodAddress, Reach};
+use crate::telemetry::chain;
+
+/// A healthy member answers in milliseconds, but one without a leader only when its own deadlines have passed.
+const PATIENCE: Duration = Duration::from_millis(2500);
+/// For one that did not answer the last time, or is ending: nobody else should wait for it.
+const LITTLE_PATIENCE: Duration = Duration::from_millis(300);
+
+/// One pod to be asked.
+pub struct Whom {
+    pub pod: PodAddress,
+    /// It has been told to end.
+    pub ending: bool,
+}
+
+/// What is asked beside the status.
+#[derive(Clone, Copy, Default)]
+pub struct Questions {
+    /// How many members each knows: only while the cluster is not known to have formed.
+    pub listed: bool,
+    /// A hash of all data: only while a stop is wanted.
+    pub hash: bool,
+}
+
+/// What was heard.
+pub struct Asked {
+    pub answers: BTreeMap<Ordinal, Seen<Answer>>,
+    /// Where an agent or an etcd answered.
+    pub processes: BTreeMap<Ordinal, Process>,
+    /// Why an agent waits, in words.
+    pub waits: BTreeMap<Ordinal, String>,
+    pub members: Seen<Members>,
+    /// Those whose etcd answered, to be called.
+    pub reached: BTreeMap<Ordinal, Member>,
+    /// Who gave the list of members, right after a linearizable read.
+    pub via: Option<Ordinal>,
+}
+
+/// Connections that are kept from one round to the next, by the UID of the pod.
+#[derive(Default)]
+pub struct Connections {
+    kept: HashMap<String, Member>,
+    silent: HashSet<String>,
+}
+
+enum Reply {
+    Etcd(Member, Said, Option<u8>),
+    Agent(Process, String),
+    Nobody(String),
+}
+
+impl Connections {
+    pub async fn ask(
+        &mut self,
+        reach: &Reach,
+        pods: &BTreeMap<Ordinal, Whom>,
+        names: &Names,
+        questions: Questions,
+        news: &News,
+    ) -> Asked {
+        let asking = pods.iter().map(|(&ordinal, Whom { pod, ending })| {
+            let kept = self.kept.get(&pod.uid).cloned();
+            let hopeless = *ending || self.silent.contains(&pod.uid);
+            let patience = if hopeless { LITTLE_PATIENCE } else { PATIENCE };
+            let reply = tokio::time::timeout(patience, ask_one(reach, pod, kept, questions.listed, news));
+            async move {
+                let nobody = |_| Reply::Nobody(format!("{} did not answer within {patience:?}", pod.pod));
+                (ordinal, reply.await.unwrap_or_else(nobody))
+            }
+        });
+        let replies = join_all(asking).await;
+        self.keep(pods, &replies);
+        sort_out(replies, names, questions).await
+    }
+
+    fn keep(&mut self, pods: &BTreeMap<Ordinal, Whom>, replies: &[(Ordinal, Reply)]) {
+        self.kept.clear();
+        self.silent.clear();
+        for (ordinal, reply) in replies {
+            let Some(Whom { pod, .. }) = pods.get(ordinal) else { continue };
+            match reply {
+                Reply::Etcd(member, _, _) => drop(self.kept.insert(pod.uid.clone(), member.clone())),
+                Reply::Nobody(_) => drop(self.silent.insert(pod.uid.clone())),
+                Reply::Agent(_, _) => {}
+            }
+        }
+    }
+}
+
+/// Where no etcd listens, an agent may.
+async fn ask_one(reach: &Reach, pod: &PodAddress, kept: Option<Member>, listed: bool, news: &News) -> Reply {
+    if let Some(member) = kept
+        && let Ok(reply) = ask_etcd(member, listed).await
+    {
+        return reply;
+    }
+    let failure = match Member::connect(reach, pod).await {
+        Ok(member) => match ask_etcd(member, listed).await {
+            Ok(reply) => return reply,
+            Err(error) => error,
+        },
+        Err(error) => error,
+    };
+    match agent::tell(reach, pod, news).await {
+        Ok(Heard::Report(report)) => Reply::Agent(report.process(), report.message),
+        Ok(Heard::SomethingElse) | Err(_) => Reply::Nobody(chain(&failure).to_string()),
+    }
+}
+
+async fn ask_etcd(member: Member, listed: bool) -> Result<Reply, crate::etcd::Error> {
+    let said = member.status().await?;
+    let listed = if listed { member.listed().await.ok() } else { None };
+    Ok(Reply::Etcd(member, said, listed))
+}
+
+async fn sort_out(replies: Vec<(Ordinal, Reply)>, names: &Names, questions: Questions) -> Asked {
+    let mut asked = Asked {
+        answers: BTreeMap::new(),
+        processes: BTreeMap::new(),
+        waits: BTreeMap::new(),
+        members: Seen::Unknown("no member answers".into()),
+        reached: BTreeMap::new(),
+        via: None,
+    };
+    let mut revision = i64::MAX;
+    for (ordinal, reply) in replies {
+        match reply {
+            Reply::Etcd(member, said, listed) => {
+                if said.answer.linearizable {
+                    revision = revision.min(said.revision);
+                }
+                asked.processes.insert(ordinal, Process::Started);
+                asked.answers.insert(ordinal, Seen::Known(Answer { listed, ..said.answer }));
+                asked.reached.insert(ordinal, member);
+            }
+            Reply::Agent(process, why) => {
+                asked.processes.insert(ordinal, process);
+                asked
+                    .answers
+                    .insert(ordinal, Seen::Unknown(format!("etcd does not run: the agent waits for {why}")));
+                asked.waits.insert(ordinal, why);
+            }
+            Reply::Nobody(why) => {
+                asked.answers.insert(ordinal, Seen::Unknown(why));
+            }
+        }
+    }
+    if questions.hash {
+        asked.compare_data(revision).await;
+    }
+    asked.find_members(names).await;
+    asked
+}
+
+impl Asked {
+    /// The leader's list first: it is the one that is surely up to date.
+    async fn find_members(&mut self, names: &Names) {
+        let serving = self.answers.iter().filter_map(|(&ordinal, answer)| Some((ordinal, answer.known()?)));
+        let mut serving: Vec<_> = serving.filter(|(_, answer)| answer.linearizable).collect();
+        serving.sort_by_key(|(ordinal, answer)| (answer.leader != Some(answer.member), *ordinal));
+        let serving: Vec<Ordinal> = serving.into_iter().map(|(ordinal, _)| ordinal).collect();
+        if !self.reached.is_empty() {
+            self.members = Seen::Unknown("no member serves linearizable reads".into());
+        }
+        for ordinal in serving {
+            let Some(member) = self.reached.get(&ordinal) else { continue };
+            match member.members(names).await {
+                Ok(members) => {
+                    self.members = Seen::Known(members);
+                    self.via = Some(ordinal);
+                    return;
+                }
+                Err(error) => self.members = Seen::Unknown(chain(&error).to_string()),
+            }
+        }
+    }
+
+    /// Everybody is asked for the same revision, which everybody has.
+    async fn compare_data(&mut self, revision: i64) {
+        let asking =
+            self.reached.iter().map(async |(&ordinal, member)| (ordinal, member.hash(revision).await));
+        for (ordinal, hash) in join_all(asking).await {
+            if let Some(Seen::Known(answer)) = self.answers.get_mut(&ordinal) {
+                answer.hash = hash.ok();
+            }
+        }
+    }
+}

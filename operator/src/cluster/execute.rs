@@ -1,0 +1,288 @@
+//! Carries out one action of a plan. Every write carries what was read right before it, so that whatever happened in
+//! between makes it fail; the head of `sim/src/execute.rs` has the rules.
+
+use std::fmt::Debug;
+
+use etcd_operator_core::desired::Desired;
+use etcd_operator_core::names::{FIELD_MANAGER, FINALIZER, MEMBER_ID_LABEL, Names};
+use etcd_operator_core::observed::{ClusterId, MemberId, Ordinal, Seen};
+use etcd_operator_core::order::BootstrapOrder;
+use etcd_operator_core::plan::Action;
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::core::NamespaceResourceScope;
+use kube::{Api, Client, Resource, ResourceExt};
+use serde_json::{Value, json};
+
+use super::look::Look;
+use crate::etcd::{self, Member};
+
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// Somebody else changed it in between, so the next look decides anew.
+    #[error("it was changed in between")]
+    Overtaken,
+    #[error(
+        "{what} exists already and belongs to somebody else: delete it, or give the cluster another name"
+    )]
+    NotOurs { what: String },
+    #[error("the API server did not {what}")]
+    Kubernetes { what: String, source: kube::Error },
+    #[error("etcd did not {what}")]
+    Etcd { what: String, source: etcd::Error },
+    #[error("the spec breaks the rules")]
+    InvalidSpec,
+    /// Members change only through one that has just proved to speak for the cluster.
+    #[error("no member of cluster {cluster} serves linearizable reads")]
+    NobodySpeaks { cluster: ClusterId },
+}
+
+impl Failure {
+    /// etcd said no, so nothing has happened, and it may say yes in a moment: it takes a new member only when all
+    /// voters have been connected for some seconds, and promotes a learner only when it has caught up.
+    pub fn is_not_yet(&self) -> bool {
+        matches!(self, Self::Etcd { source: etcd::Error::Refused { .. }, .. })
+    }
+}
+
+/// What actions are carried out with.
+pub struct Hands<'a> {
+    pub client: &'a Client,
+    pub names: &'a Names,
+    /// None for a spec that breaks the rules: such a cluster can still be deleted.
+    pub desired: Option<&'a Desired<'a>>,
+    /// What was read right before.
+    pub look: &'a Look,
+}
+
+/// The first attempt. A cluster that never formed is given up with everything that it left, so there is no second.
+const ATTEMPT: u32 = 1;
+/// Until it is armed, nobody reads an order.
+const UNARMED: &str = "unarmed";
+
+impl Hands<'_> {
+    pub async fn carry_out(&self, action: &Action) -> Result<(), Failure> {
+        match action {
+            Action::AddFinalizer => self.set_finalizer(true).await,
+            Action::RemoveFinalizer => self.set_finalizer(false).await,
+            Action::RecordFormed { cluster } => self.record_formed(*cluster).await,
+            Action::CreateOrder { size } => self.create(&self.order(*size, false, UNARMED)?, action).await,
+            Action::ArmOrder { uid } => self.arm_order(uid, action).await,
+            Action::DeleteOrder { uid } => {
+                let preconditions = Preconditions { uid: Some(uid.clone()), resource_version: None };
+                self.delete::<ConfigMap>(&self.names.order(), preconditions, action).await
+            }
+            Action::SetReplicas { replicas } => self.set_replicas(*replicas, action).await,
+            Action::LabelClaim { ordinal, uid, member } => {
+                self.label_claim(*ordinal, uid, *member, action).await
+            }
+            Action::DeleteClaim { ordinal, uid } => self.delete_claim(*ordinal, uid, action).await,
+            Action::DeletePod { ordinal, uid } => {
+                let preconditions = Preconditions { uid: Some(uid.clone()), resource_version: None };
+                self.delete::<Pod>(&self.names.pod(*ordinal), preconditions, action).await
+            }
+            Action::DeleteSet { uid } => {
+                let preconditions = Preconditions { uid: Some(uid.clone()), resource_version: None };
+                self.delete::<StatefulSet>(&self.names.cluster, preconditions, action).await
+            }
+            Action::AddLearner { ordinal, cluster } => {
+                let url = self.names.peer_url(*ordinal);
+                self.speaker(*cluster)?.add_learner(url).await.map(drop).map_err(etcd(action))
+            }
+            Action::Promote { member, cluster, .. } => {
+                self.speaker(*cluster)?.promote(*member).await.map_err(etcd(action))
+            }
+            Action::MoveLeader { from, to, cluster } => {
+                self.member(*from, *cluster)?.move_leader(*to).await.map_err(etcd(action))
+            }
+            Action::RemoveMember { member, cluster } => {
+                self.speaker(*cluster)?.remove(*member).await.map_err(etcd(action))
+            }
+        }
+    }
+
+    fn api<K>(&self) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        Api::namespaced(self.client.clone(), &self.names.namespace)
+    }
+
+    async fn set_finalizer(&self, wanted: bool) -> Result<(), Failure> {
+        let cluster = &self.look.objects.cluster;
+        let others = cluster.finalizers().iter().filter(|it| *it != FINALIZER).cloned();
+        let finalizers: Vec<String> = others.chain(wanted.then(|| FINALIZER.to_owned())).collect();
+        let change = json!({"metadata": {"finalizers": finalizers}});
+        self.change(&**cluster, change, false, "change the finalizer").await
+    }
+
+    async fn record_formed(&self, id: ClusterId) -> Result<(), Failure> {
+        let status = json!({"clusterID": id.to_string(), "formedAt": Time(Timestamp::now())});
+        let change = json!({"status": status});
+        self.change(&*self.look.objects.cluster, change, true, "record that the cluster has formed").await
+    }
+
+    fn desired(&self) -> Result<&Desired<'_>, Failure> {
+        self.desired.ok_or(Failure::InvalidSpec)
+    }
+
+    fn order(&self, size: u8, armed: bool, nonce: &str) -> Result<ConfigMap, Failure> {
+        let members = Ordinal::below(size).map(|it| (self.names.pod(it), self.names.peer_url(it)));
+        let desired = self.desired()?;
+        Ok(desired.order(&BootstrapOrder {
+            cluster_uid: desired.intent.uid.clone(),
+            attempt: ATTEMPT,
+            armed,
+            nonce: nonce.to_owned(),
+            members: members.collect(),
+        }))
+    }
+
+    /// The nonce is the object's UID: no other order will ever have it, and a repeated write says the same.
+    async fn arm_order(&self, uid: &str, action: &Action) -> Result<(), Failure> {
+        let there = self.look.objects.order.as_deref().filter(|order| order.uid().as_deref() == Some(uid));
+        let size = self.look.observed.order.as_ref().map(|order| order.size);
+        let (Some(there), Some(size)) = (there, size) else { return Err(Failure::Overtaken) };
+        let mut armed = self.order(size, true, uid)?;
+        armed.metadata.uid = there.metadata.uid.clone();
+        armed.metadata.resource_version = there.metadata.resource_version.clone();
+        let replaced = self.api().replace(&self.names.order(), &post(), &armed).await;
+        replaced.map(drop).map_err(|error| kubernetes(action.to_string(), error))
+    }
+
+    async fn set_replicas(&self, replicas: u8, action: &Action) -> Result<(), Failure> {
+        match self.look.objects.set.as_deref() {
+            None => self.create(&self.desired()?.stateful_set(replicas), action).await,
+            // Nothing but the number: what pods are made from stays as it was when they were made.
+            Some(set) => {
+                let change = json!({"spec": {"replicas": replicas}});
+                self.change(set, change, false, &action.to_string()).await
+            }
+        }
+    }
+
+    async fn label_claim(
+        &self,
+        ordinal: Ordinal,
+        uid: &str,
+        member: MemberId,
+        action: &Action,
+    ) -> Result<(), Failure> {
+        let labels = json!({MEMBER_ID_LABEL: member.to_string()});
+        self.change(
+            self.claim(ordinal, uid)?,
+            json!({"metadata": {"labels": labels}}),
+            false,
+            &action.to_string(),
+        )
+        .await
+    }
+
+    async fn delete_claim(&self, ordinal: Ordinal, uid: &str, action: &Action) -> Result<(), Failure> {
+        let claim = self.claim(ordinal, uid)?;
+        let preconditions =
+            Preconditions { uid: claim.uid(), resource_version: claim.metadata.resource_version.clone() };
+        self.delete::<PersistentVolumeClaim>(&claim.name_any(), preconditions, action).await
+    }
+
+    fn claim(&self, ordinal: Ordinal, uid: &str) -> Result<&PersistentVolumeClaim, Failure> {
+        let there = self.look.objects.claims.get(&ordinal).map(|claim| &**claim);
+        there.filter(|claim| claim.uid().as_deref() == Some(uid)).ok_or(Failure::Overtaken)
+    }
+
+    async fn create<K>(&self, object: &K, action: &Action) -> Result<(), Failure>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug,
+        K: serde::Serialize + serde::de::DeserializeOwned,
+    {
+        let objects = self.api::<K>();
+        let Err(error) = objects.create(&post(), object).await else { return Ok(()) };
+        if !is_code(&error, 409) {
+            return Err(kubernetes(action.to_string(), error));
+        }
+        let name = object.name_any();
+        let there = objects.get_opt(&name).await.map_err(|error| kubernetes(action.to_string(), error))?;
+        let ours = there.is_none_or(|there| super::objects::belongs_to(&there, &self.look.objects.cluster));
+        Err(if ours {
+            Failure::Overtaken
+        } else {
+            Failure::NotOurs { what: format!("{} {name}", K::kind(&())) }
+        })
+    }
+
+    /// A merge patch that fails if the object is no longer as it was read.
+    async fn change<K>(&self, object: &K, change: Value, status: bool, what: &str) -> Result<(), Failure>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug,
+        K: serde::de::DeserializeOwned,
+    {
+        let mut change = change;
+        change["metadata"]["uid"] = json!(object.uid());
+        change["metadata"]["resourceVersion"] = json!(object.resource_version());
+        let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
+        let (objects, name, patch) = (self.api::<K>(), object.name_any(), Patch::Merge(change));
+        let changed = match status {
+            true => objects.patch_status(&name, &parameters, &patch).await,
+            false => objects.patch(&name, &parameters, &patch).await,
+        };
+        changed.map(drop).map_err(|error| kubernetes(what.to_owned(), error))
+    }
+
+    async fn delete<K>(
+        &self,
+        name: &str,
+        preconditions: Preconditions,
+        action: &Action,
+    ) -> Result<(), Failure>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug,
+        K: serde::de::DeserializeOwned,
+    {
+        let parameters = DeleteParams::background().preconditions(preconditions);
+        let deleted = self.api::<K>().delete(name, &parameters).await;
+        deleted.map(drop).map_err(|error| kubernetes(action.to_string(), error))
+    }
+
+    /// Who has just shown the members after a linearizable read.
+    fn speaker(&self, cluster: ClusterId) -> Result<&Member, Failure> {
+        let of_cluster =
+            matches!(&self.look.observed.etcd.members, Seen::Known(members) if members.cluster == cluster);
+        let speaker = self.look.asked.via.filter(|_| of_cluster);
+        speaker.and_then(|it| self.look.asked.reached.get(&it)).ok_or(Failure::NobodySpeaks { cluster })
+    }
+
+    fn member(&self, id: MemberId, cluster: ClusterId) -> Result<&Member, Failure> {
+        let mut answers = self.look.observed.etcd.answers.iter();
+        let is_it = |answer: &Seen<_>| {
+            answer.known().is_some_and(|it: &etcd_operator_core::observed::Answer| {
+                it.member == id && it.cluster == cluster && it.linearizable
+            })
+        };
+        let ordinal = answers.find(|(_, answer)| is_it(answer)).map(|(ordinal, _)| ordinal);
+        ordinal.and_then(|it| self.look.asked.reached.get(it)).ok_or(Failure::NobodySpeaks { cluster })
+    }
+}
+
+fn post() -> PostParams {
+    PostParams { field_manager: Some(FIELD_MANAGER.into()), ..PostParams::default() }
+}
+
+/// What is gone or has changed was decided about something that no longer is.
+fn kubernetes(what: String, source: kube::Error) -> Failure {
+    match is_code(&source, 409) || is_code(&source, 404) {
+        true => Failure::Overtaken,
+        false => Failure::Kubernetes { what, source },
+    }
+}
+
+fn etcd(action: &Action) -> impl FnOnce(etcd::Error) -> Failure {
+    let what = action.to_string();
+    move |source| Failure::Etcd { what, source }
+}
+
+pub fn is_code(error: &kube::Error, code: u16) -> bool {
+    matches!(error, kube::Error::Api(answer) if answer.code == code)
+}

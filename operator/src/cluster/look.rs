@@ -1,0 +1,148 @@
+//! One look at a cluster: its objects and its members together, as the snapshot that decisions are made from.
+
+use std::collections::BTreeMap;
+
+use etcd_operator_core::agent::News;
+use etcd_operator_core::api::EtcdCluster;
+use etcd_operator_core::decide::{Goal, OnStop};
+use etcd_operator_core::names::{CLUSTER_UID_LABEL, FINALIZER, MEMBER_ID_LABEL, Names};
+use etcd_operator_core::observed::{
+    Claim, Cluster, ClusterId, Etcd, Formed, MemberId, Observed, Order, Ordinal, Pod, Process, Seen, Set,
+};
+use etcd_operator_core::order::{self, BootstrapOrder};
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim};
+use kube::ResourceExt;
+
+use super::ask::{Asked, Connections, Questions, Whom};
+use super::objects::Objects;
+use super::pods;
+use crate::reach::Reach;
+
+/// What was seen, and whom to call.
+pub struct Look {
+    pub objects: Objects,
+    pub observed: Observed,
+    pub asked: Asked,
+}
+
+/// Since when members have been silent, as far as this process has watched.
+pub type SilentSince = BTreeMap<MemberId, Timestamp>;
+
+impl Look {
+    pub async fn at(
+        objects: Objects,
+        goal: &Goal,
+        names: &Names,
+        reach: &Reach,
+        connections: &mut Connections,
+        silent_since: &SilentSince,
+    ) -> Self {
+        let cluster = see_cluster(&objects.cluster);
+        let questions = Questions {
+            listed: cluster.formed.is_none(),
+            hash: goal.size == 0 && goal.on_stop == OnStop::Retain && !cluster.deleting,
+        };
+        let news = News { addresses: objects.published.addresses.clone() };
+        // A cluster that is deleted asks nobody, so that a dead etcd is no obstacle.
+        let whom = |pod: &k8s_openapi::api::core::v1::Pod| {
+            Some(Whom { pod: pods::address(pod)?, ending: pod.metadata.deletion_timestamp.is_some() })
+        };
+        let addresses: BTreeMap<Ordinal, Whom> = match cluster.deleting {
+            true => BTreeMap::new(),
+            false => objects.pods.iter().filter_map(|(&it, pod)| Some((it, whom(pod)?))).collect(),
+        };
+        let asked = connections.ask(reach, &addresses, names, questions, &news).await;
+        let observed = Observed {
+            now: Timestamp::now(),
+            cluster,
+            order: objects.order.as_deref().map(see_order),
+            set: objects.set.as_deref().map(see_set),
+            pods: see_pods(&objects, &asked),
+            claims: objects.claims.iter().map(|(&ordinal, claim)| (ordinal, see_claim(claim))).collect(),
+            etcd: Etcd {
+                answers: asked.answers.clone(),
+                members: asked.members.clone(),
+                silent_since: silent_since.clone(),
+            },
+        };
+        Self { objects, observed, asked }
+    }
+}
+
+/// Remembers who has become silent, and forgets who speaks.
+pub fn watch_silence(silent_since: &mut SilentSince, seen: &Observed) {
+    let Seen::Known(members) = &seen.etcd.members else { return };
+    let serving = seen.serving();
+    silent_since.retain(|id, _| members.list.contains_key(id));
+    for (&id, member) in &members.list {
+        let speaks = if member.learner { seen.answer_of(id).is_some() } else { serving.contains(&id) };
+        if speaks {
+            silent_since.remove(&id);
+        } else {
+            silent_since.entry(id).or_insert(seen.now);
+        }
+    }
+}
+
+fn see_cluster(cluster: &EtcdCluster) -> Cluster {
+    let status = cluster.status.as_ref();
+    let id = status.and_then(|status| hexadecimal(status.cluster_id.as_deref()?)).map(ClusterId);
+    let since = status.and_then(|status| status.formed_at.as_ref()).map(|time| time.0);
+    Cluster {
+        uid: cluster.uid().unwrap_or_default(),
+        deleting: cluster.metadata.deletion_timestamp.is_some(),
+        finalizer: cluster.finalizers().iter().any(|finalizer| finalizer == FINALIZER),
+        // Without a time it formed long ago.
+        formed: id.map(|id| Formed { id, since: since.unwrap_or(Timestamp::UNIX_EPOCH) }),
+    }
+}
+
+/// What cannot be read is not armed, as the agents see it, too.
+fn see_order(object: &ConfigMap) -> Order {
+    let text = object.data.as_ref().and_then(|data| data.get(order::KEY));
+    let order = text.and_then(|text| BootstrapOrder::parse(text).ok());
+    Order {
+        uid: object.uid().unwrap_or_default(),
+        armed: order.as_ref().is_some_and(|order| order.armed),
+        size: order.map_or(0, |order| u8::try_from(order.members.len()).unwrap_or(u8::MAX)),
+    }
+}
+
+fn see_set(set: &StatefulSet) -> Set {
+    let replicas = set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
+    Set { uid: set.uid().unwrap_or_default(), replicas: u8::try_from(replicas).unwrap_or(u8::MAX) }
+}
+
+fn see_pods(objects: &Objects, asked: &Asked) -> BTreeMap<Ordinal, Pod> {
+    let see = |ordinal: Ordinal, pod: &k8s_openapi::api::core::v1::Pod| {
+        let uid = pod.uid().unwrap_or_default();
+        let process = asked.processes.get(&ordinal).cloned().unwrap_or_else(|| match pods::told(pod) {
+            pods::Told::Runs => Process::Started,
+            pods::Told::Is(process) => process,
+        });
+        Pod {
+            terminating: pod.metadata.deletion_timestamp.is_some(),
+            published: objects.published.pods.contains(&uid),
+            etcd: process,
+            uid,
+        }
+    };
+    objects.pods.iter().map(|(&ordinal, pod)| (ordinal, see(ordinal, pod))).collect()
+}
+
+fn see_claim(claim: &PersistentVolumeClaim) -> Claim {
+    let label = |name: &str| claim.labels().get(name).cloned();
+    Claim {
+        uid: claim.uid().unwrap_or_default(),
+        terminating: claim.metadata.deletion_timestamp.is_some(),
+        cluster_uid: label(CLUSTER_UID_LABEL).unwrap_or_default(),
+        bound: claim.spec.as_ref().is_some_and(|spec| spec.volume_name.is_some()),
+        member: label(MEMBER_ID_LABEL).and_then(|id| hexadecimal(&id)).map(MemberId),
+    }
+}
+
+fn hexadecimal(text: &str) -> Option<u64> {
+    u64::from_str_radix(text, 16).ok()
+}

@@ -1,0 +1,146 @@
+//! What a pod's status tells of the etcd in it, before anybody is asked.
+
+use std::net::IpAddr;
+
+use etcd_operator_core::observed::Process;
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use kube::ResourceExt;
+
+use crate::reach::PodAddress;
+
+const ETCD: &str = "etcd";
+const BACK_OFF: &str = "CrashLoopBackOff";
+
+/// What is known from the pod alone.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Told {
+    /// The container runs: whether agent or etcd, only asking tells.
+    Runs,
+    Is(Process),
+}
+
+pub fn told(pod: &Pod) -> Told {
+    let Some(etcd) = etcd_status(pod) else {
+        return Told::Is(Process::CannotStart(reason_before_start(pod)));
+    };
+    let state = etcd.state.clone().unwrap_or_default();
+    if state.running.is_some() {
+        return Told::Runs;
+    }
+    let last = etcd.last_state.as_ref().and_then(|last| last.terminated.as_ref());
+    if let Some(ended) = state.terminated.as_ref().or(last) {
+        let message = ended.message.as_deref().map(str::trim).filter(|message| !message.is_empty());
+        let message = message.map_or_else(|| format!("ended with code {}", ended.exit_code), first_lines);
+        let again = state.waiting.as_ref().is_some_and(|waiting| waiting.reason.as_deref() == Some(BACK_OFF));
+        return Told::Is(if again { Process::Failing(message) } else { Process::Started });
+    }
+    if etcd.restart_count > 0 {
+        return Told::Is(Process::Started);
+    }
+    Told::Is(Process::CannotStart(reason_before_start(pod)))
+}
+
+/// Where to reach it, if it has an address.
+pub fn address(pod: &Pod) -> Option<PodAddress> {
+    let address: IpAddr = pod.status.as_ref()?.pod_ip.as_ref()?.parse().ok()?;
+    Some(PodAddress {
+        namespace: pod.namespace().unwrap_or_default(),
+        pod: pod.name_any(),
+        uid: pod.uid().unwrap_or_default(),
+        address,
+    })
+}
+
+fn etcd_status(pod: &Pod) -> Option<&ContainerStatus> {
+    let statuses = pod.status.as_ref()?.container_statuses.as_ref()?;
+    statuses.iter().find(|status| status.name == ETCD)
+}
+
+/// The most specific of what the scheduler and the kubelet say.
+fn reason_before_start(pod: &Pod) -> String {
+    let status = pod.status.clone().unwrap_or_default();
+    let init = status.init_container_statuses.unwrap_or_default();
+    let containers = status.container_statuses.unwrap_or_default();
+    let waiting = init.iter().chain(&containers).filter_map(|it| it.state.as_ref()?.waiting.as_ref());
+    let telling = waiting
+        .filter(|it| !matches!(it.reason.as_deref(), None | Some("PodInitializing" | "ContainerCreating")));
+    if let Some(waiting) = telling.last() {
+        let reason = waiting.reason.clone().unwrap_or_default();
+        return match waiting.message.as_deref().map(first_lines) {
+            Some(message) if !message.is_empty() => format!("{reason}: {message}"),
+            Some(_) | None => reason,
+        };
+    }
+    let conditions = status.conditions.unwrap_or_default();
+    let unscheduled = conditions.iter().find(|it| it.type_ == "PodScheduled" && it.status == "False");
+    if let Some(unscheduled) = unscheduled {
+        return unscheduled
+            .message
+            .as_deref()
+            .map_or_else(|| "cannot be placed on a node".into(), first_lines);
+    }
+    "its containers are being created".into()
+}
+
+/// Messages of the kubelet can be long, and end up in a status.
+fn first_lines(message: &str) -> String {
+    const LONGEST: usize = 300;
+    let message = message.trim();
+    match message.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}...", &message[..end]),
+        None => message.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn pod(status: Value) -> Pod {
+        serde_json::from_value(json!({"metadata": {"name": "kv-0"}, "status": status})).expect("it is a pod")
+    }
+
+    fn etcd(state: Value, last: Value, restarts: i32) -> Pod {
+        pod(json!({"containerStatuses": [{
+            "name": "etcd", "image": "", "imageID": "", "ready": false, "restartCount": restarts,
+            "state": state, "lastState": last,
+        }]}))
+    }
+
+    #[test]
+    fn a_pod_that_was_never_started_says_why() {
+        let unplaced = pod(json!({"conditions": [
+            {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available"},
+        ]}));
+        assert_eq!(told(&unplaced), Told::Is(Process::CannotStart("0/3 nodes are available".into())));
+        let waiting = json!({"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}});
+        let expected = Told::Is(Process::CannotStart("ImagePullBackOff: no such image".into()));
+        assert_eq!(told(&etcd(waiting, json!({}), 0)), expected);
+        let creating = json!({"waiting": {"reason": "PodInitializing"}});
+        assert!(matches!(told(&etcd(creating, json!({}), 0)), Told::Is(Process::CannotStart(_))));
+    }
+
+    #[test]
+    fn an_image_that_is_lost_later_does_not_undo_that_etcd_ran() {
+        let waiting = json!({"waiting": {"reason": "ErrImagePull"}});
+        assert_eq!(told(&etcd(waiting, json!({}), 1)), Told::Is(Process::Started));
+    }
+
+    #[test]
+    fn what_ends_again_and_again_tells_its_last_words() {
+        let waiting = json!({"waiting": {"reason": "CrashLoopBackOff"}});
+        let ended = json!({"terminated": {"exitCode": 1, "message": "the volume belongs to another pod\n"}});
+        let expected = Told::Is(Process::Failing("the volume belongs to another pod".into()));
+        assert_eq!(told(&etcd(waiting.clone(), ended.clone(), 3)), expected);
+        assert_eq!(told(&etcd(ended, json!({}), 0)), Told::Is(Process::Started));
+        let silent = json!({"terminated": {"exitCode": 2}});
+        assert_eq!(told(&etcd(waiting, silent, 1)), Told::Is(Process::Failing("ended with code 2".into())));
+    }
+
+    #[test]
+    fn a_container_that_runs_has_to_be_asked() {
+        assert_eq!(told(&etcd(json!({"running": {}}), json!({}), 0)), Told::Runs);
+    }
+}

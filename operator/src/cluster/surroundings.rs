@@ -1,0 +1,132 @@
+//! What stands around the members: Services and the disruption budget. They are put right whenever they differ, and
+//! need no decision.
+
+use std::fmt::Debug;
+
+use etcd_operator_core::api::EtcdCluster;
+use etcd_operator_core::desired::{Desired, contained, services};
+use etcd_operator_core::names::FIELD_MANAGER;
+use etcd_operator_core::observed::{Observed, Seen};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::core::NamespaceResourceScope;
+use kube::runtime::reflector::{ObjectRef, Store};
+use kube::{Api, Client, Resource, ResourceExt};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::execute::{Failure, is_code};
+use super::objects::belongs_to;
+use crate::caches::Caches;
+
+pub struct Surroundings<'a> {
+    pub client: &'a Client,
+    pub caches: &'a Caches,
+    pub cluster: &'a EtcdCluster,
+    pub desired: &'a Desired<'a>,
+}
+
+impl Surroundings<'_> {
+    /// A Service has to be there before the pods that it leads to.
+    pub async fn keep_services(&self) -> Result<(), Failure> {
+        let wanted = services(self.desired);
+        for service in &wanted {
+            self.keep(&self.caches.services, service).await?;
+        }
+        let outside = self.desired.names.node_port_service();
+        if !wanted.iter().any(|service| service.name_any() == outside) {
+            self.remove(&self.caches.services, &outside).await?;
+        }
+        Ok(())
+    }
+
+    /// The budget follows the voters that are there, so it changes only when they are known.
+    pub async fn keep_budget(&self, seen: &Observed) -> Result<(), Failure> {
+        let voters = match &seen.etcd.members {
+            Seen::Known(members) => members.voters().count(),
+            Seen::Unknown(_) if seen.pods.is_empty() => 0,
+            Seen::Unknown(_) => return Ok(()),
+        };
+        match self.desired.disruption_budget(voters) {
+            Some(budget) => self.keep(&self.caches.budgets, &budget).await,
+            None => self.remove(&self.caches.budgets, &self.desired.names.cluster).await,
+        }
+    }
+
+    async fn keep<K: Kind>(&self, store: &Store<K>, wanted: &K) -> Result<(), Failure> {
+        let name = wanted.name_any();
+        let what = format!("{} {name}", K::kind(&()));
+        let objects = self.api::<K>();
+        let written = match self.cached(store, &name) {
+            Some(there) if !belongs_to(&*there, self.cluster) => return Err(Failure::NotOurs { what }),
+            Some(there) if is_as_wanted(wanted, &*there) => return Ok(()),
+            Some(_) => {
+                let parameters = PatchParams::apply(FIELD_MANAGER).force();
+                objects.patch(&name, &parameters, &Patch::Apply(wanted)).await
+            }
+            None => {
+                let parameters =
+                    PostParams { field_manager: Some(FIELD_MANAGER.into()), ..PostParams::default() };
+                match objects.create(&parameters, wanted).await {
+                    // Either the cache is old, or somebody else made it without our label.
+                    Err(error) if is_code(&error, 409) => match objects.get_opt(&name).await {
+                        Ok(Some(there)) if !belongs_to(&there, self.cluster) => {
+                            return Err(Failure::NotOurs { what });
+                        }
+                        Ok(_) => return Ok(()),
+                        Err(error) => Err(error),
+                    },
+                    written => written,
+                }
+            }
+        };
+        written.map(drop).map_err(|source| Failure::Kubernetes { what: format!("keep {what}"), source })
+    }
+
+    async fn remove<K: Kind>(&self, store: &Store<K>, name: &str) -> Result<(), Failure> {
+        let there = self.cached(store, name).filter(|there| belongs_to(&**there, self.cluster));
+        let Some(there) = there.filter(|there| there.meta().deletion_timestamp.is_none()) else {
+            return Ok(());
+        };
+        let preconditions = Preconditions { uid: there.uid(), resource_version: None };
+        let parameters = DeleteParams::background().preconditions(preconditions);
+        match self.api::<K>().delete(name, &parameters).await {
+            Err(error) if !is_code(&error, 404) && !is_code(&error, 409) => {
+                Err(Failure::Kubernetes { what: format!("delete {} {name}", K::kind(&())), source: error })
+            }
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
+    fn cached<K: Kind>(&self, store: &Store<K>, name: &str) -> Option<std::sync::Arc<K>> {
+        store.get(&ObjectRef::new(name).within(&self.desired.names.namespace))
+    }
+
+    fn api<K: Kind>(&self) -> Api<K> {
+        Api::namespaced(self.client.clone(), &self.desired.names.namespace)
+    }
+}
+
+trait Kind:
+    Resource<DynamicType = (), Scope = NamespaceResourceScope>
+    + Clone
+    + Debug
+    + Serialize
+    + DeserializeOwned
+    + 'static
+{
+}
+
+impl<K> Kind for K where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + Debug
+        + Serialize
+        + DeserializeOwned
+        + 'static
+{
+}
+
+fn is_as_wanted(wanted: &impl Serialize, there: &impl Serialize) -> bool {
+    let value = |object: serde_json::Result<serde_json::Value>| object.unwrap_or_default();
+    contained(&value(serde_json::to_value(wanted)), &value(serde_json::to_value(there)))
+}

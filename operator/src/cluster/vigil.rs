@@ -1,0 +1,63 @@
+//! Notices at once when a member or its leader goes, which raises no event in Kubernetes: one idle stream per member.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+use tokio::task::{AbortHandle, JoinSet};
+
+use super::look::Look;
+use crate::cluster::pods;
+use crate::etcd::Member;
+
+/// A stream that breaks at once says no more than the next look will.
+const SHORTEST: Duration = Duration::from_secs(1);
+
+pub struct Vigil {
+    wake: Arc<Notify>,
+    /// By the UID of the pod.
+    watched: HashMap<String, AbortHandle>,
+    watches: JoinSet<()>,
+}
+
+impl Vigil {
+    pub fn new(wake: Arc<Notify>) -> Self {
+        Self { wake, watched: HashMap::new(), watches: JoinSet::new() }
+    }
+
+    /// Watches exactly the members that serve now.
+    pub fn keep(&mut self, look: &Look) {
+        while self.watches.try_join_next().is_some() {}
+        let serving: HashMap<String, Member> = look
+            .asked
+            .reached
+            .iter()
+            .filter(|(ordinal, _)| {
+                let answer = look.observed.etcd.answers.get(ordinal).and_then(|answer| answer.known());
+                answer.is_some_and(|answer| answer.linearizable)
+            })
+            .filter_map(|(ordinal, member)| {
+                Some((pods::address(look.objects.pods.get(ordinal)?)?.uid, member.clone()))
+            })
+            .collect();
+        self.watched.retain(|uid, watch| {
+            let keep = serving.contains_key(uid) && !watch.is_finished();
+            if !keep {
+                watch.abort();
+            }
+            keep
+        });
+        for (uid, member) in serving {
+            let (wake, watches) = (Arc::clone(&self.wake), &mut self.watches);
+            self.watched.entry(uid).or_insert_with(|| watches.spawn(watch(member, wake)));
+        }
+    }
+}
+
+async fn watch(member: Member, wake: Arc<Notify>) {
+    let begun = Instant::now();
+    member.watch_until_lost().await;
+    tokio::time::sleep(SHORTEST.saturating_sub(begun.elapsed())).await;
+    wake.notify_one();
+}

@@ -1,0 +1,293 @@
+//! The life of one cluster's worker: look, decide, report, act, and sleep until something happens.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use etcd_operator_core::api::EtcdCluster;
+use etcd_operator_core::decide::{Goal, OnStop, decide};
+use etcd_operator_core::desired::Desired;
+use etcd_operator_core::intent::Intent;
+use etcd_operator_core::names::Names;
+use etcd_operator_core::plan::{Action, Plan};
+use etcd_operator_core::validate::{Problem, validate};
+use kube::runtime::reflector::ObjectRef;
+use tokio::sync::Notify;
+
+use super::ask::Connections;
+use super::execute::{Failure, Hands};
+use super::look::{Look, SilentSince, watch_silence};
+use super::objects::Objects;
+use super::pace::Pace;
+use super::report::Reporter;
+use super::surroundings::Surroundings;
+use super::vigil::Vigil;
+use crate::caches::{Caches, Key};
+use crate::reach::Reach;
+use crate::telemetry::chain;
+
+/// What all workers share.
+pub struct Context {
+    pub client: kube::Client,
+    pub caches: Caches,
+    pub reach: Reach,
+    /// The image that holds the agent: the operator's own.
+    pub agent_image: String,
+    /// The DNS domain of clusters that are not born yet.
+    pub domain: String,
+    /// Who we are, for events.
+    pub identity: String,
+}
+
+pub struct Worker {
+    key: Key,
+    context: Arc<Context>,
+    wake: Arc<Notify>,
+    connections: Connections,
+    vigil: Vigil,
+    silent_since: SilentSince,
+    reporter: Reporter,
+    pace: Pace,
+    /// Whether the caches may not have seen yet what we did: then the API server itself is asked.
+    caches_lag: bool,
+    trouble: Option<String>,
+}
+
+/// What a round ends with.
+enum Outcome {
+    /// The cluster is gone.
+    Gone,
+    /// Something was done, or somebody else was faster: look again at once.
+    Again,
+    /// Nothing to do until something happens.
+    Idle(Plan),
+}
+
+impl Worker {
+    pub fn new(key: Key, context: Arc<Context>, wake: Arc<Notify>) -> Self {
+        Self {
+            reporter: Reporter::new(&context),
+            vigil: Vigil::new(Arc::clone(&wake)),
+            key,
+            context,
+            wake,
+            connections: Connections::default(),
+            silent_since: SilentSince::default(),
+            pace: Pace::default(),
+            caches_lag: false,
+            trouble: None,
+        }
+    }
+
+    /// Until the cluster is gone.
+    pub async fn run(mut self) {
+        loop {
+            let outcome = self.round().await;
+            let pause = match outcome {
+                Ok(Outcome::Gone) => return,
+                Ok(Outcome::Again) => {
+                    self.pace.progress();
+                    continue;
+                }
+                Ok(Outcome::Idle(plan)) => self.pace.after(&plan),
+                Err(Failure::Overtaken) => {
+                    self.caches_lag = true;
+                    continue;
+                }
+                Err(failure) if failure.is_not_yet() => {
+                    self.trouble = Some(chain(&failure).to_string());
+                    self.caches_lag = true;
+                    self.pace.waiting()
+                }
+                Err(failure) => self.pace_after_failure(&failure),
+            };
+            // A failure is not made better by looking more often.
+            tokio::time::sleep(pause.at_least).await;
+            let _ = tokio::time::timeout(pause.at_most, self.wake.notified()).await;
+        }
+    }
+
+    fn pace_after_failure(&mut self, failure: &Failure) -> super::pace::Pause {
+        let error = chain(failure).to_string();
+        if self.trouble.as_ref() != Some(&error) {
+            let Key { namespace, name } = &self.key;
+            tracing::warn!(
+                object = format!("EtcdCluster {namespace}/{name}"),
+                error,
+                "a step failed and is tried again"
+            );
+        }
+        self.trouble = Some(error);
+        self.caches_lag = true;
+        self.pace.failure()
+    }
+
+    async fn round(&mut self) -> Result<Outcome, Failure> {
+        let Some(cluster) = self.cluster() else { return Ok(Outcome::Gone) };
+        let names = names_of(&cluster, &self.context.domain);
+        let objects = if self.caches_lag {
+            let live = Objects::live(&self.context.client, cluster.metadata.uid.as_deref(), &names).await;
+            let live =
+                live.map_err(|source| Failure::Kubernetes { what: "show its objects".into(), source })?;
+            let Some(objects) = live else { return Ok(self.gone_or_new().await) };
+            objects
+        } else {
+            Objects::cached(&self.context.caches, cluster, &names)
+        };
+        self.caches_lag = false;
+        let checked = validate(&objects.cluster);
+        let context = Arc::clone(&self.context);
+        let intent = match &checked {
+            Ok(intent) => Some(intent),
+            Err(_) if objects.cluster.metadata.deletion_timestamp.is_some() => None,
+            Err(problems) => return self.refuse(&objects.cluster, problems).await,
+        };
+        let desired =
+            intent.map(|intent| Desired { intent, names: &names, agent_image: &context.agent_image });
+        self.decide_and_act(objects, &names, desired.as_ref()).await
+    }
+
+    /// The cache may not know yet that the cluster went, or that another came under its name.
+    async fn gone_or_new(&mut self) -> Outcome {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        self.caches_lag = false;
+        Outcome::Again
+    }
+
+    /// A spec that breaks the rules is told so; whatever runs goes on as it is.
+    async fn refuse(&mut self, cluster: &Arc<EtcdCluster>, problems: &[Problem]) -> Result<Outcome, Failure> {
+        self.reporter.refuse(cluster, problems).await?;
+        Ok(Outcome::Idle(Plan::default()))
+    }
+
+    async fn decide_and_act(
+        &mut self,
+        objects: Objects,
+        names: &Names,
+        desired: Option<&Desired<'_>>,
+    ) -> Result<Outcome, Failure> {
+        let context = Arc::clone(&self.context);
+        let goal = goal_of(&objects.cluster, desired.map(|desired| desired.intent));
+        let mut look = self.look(objects, &goal, names).await;
+        watch_silence(&mut self.silent_since, &look.observed);
+        let plan = decide(&goal, &look.observed);
+        if let Some(desired) = desired {
+            look.objects.cluster =
+                self.reporter.report(desired, &look, &plan, self.trouble.as_deref()).await?;
+            let surroundings = Surroundings {
+                client: &context.client,
+                caches: &context.caches,
+                cluster: &look.objects.cluster,
+                desired,
+            };
+            if !goal.paused && !look.observed.cluster.deleting {
+                surroundings.keep_services().await?;
+                surroundings.keep_budget(&look.observed).await?;
+            }
+        }
+        self.vigil.keep(&look);
+        if plan.actions.is_empty() {
+            self.trouble = None;
+            return Ok(Outcome::Idle(plan));
+        }
+        self.act(&plan, look, &goal, names, desired).await?;
+        self.trouble = None;
+        self.caches_lag = true;
+        Ok(Outcome::Again)
+    }
+
+    /// Up to the first action that is decided twice: the world is looked at anew after it.
+    async fn act(
+        &mut self,
+        plan: &Plan,
+        look: Look,
+        goal: &Goal,
+        names: &Names,
+        desired: Option<&Desired<'_>>,
+    ) -> Result<(), Failure> {
+        let context = Arc::clone(&self.context);
+        for action in &plan.actions {
+            if !action.is_decided_twice() {
+                let hands = Hands { client: &context.client, names, desired, look: &look };
+                if !self.carry_out(&hands, action).await? {
+                    return Ok(());
+                }
+                // The object has changed, so what was read of it is no evidence any more.
+                if matches!(action, Action::AddFinalizer | Action::RecordFormed { .. }) {
+                    return Ok(());
+                }
+                continue;
+            }
+            let live =
+                Objects::live(&context.client, look.objects.cluster.metadata.uid.as_deref(), names).await;
+            let live =
+                live.map_err(|source| Failure::Kubernetes { what: "show its objects".into(), source })?;
+            let Some(objects) = live else { return Ok(()) };
+            let goal_now = goal_of(&objects.cluster, validate(&objects.cluster).ok().as_ref());
+            let look = self.look(objects, &goal_now, names).await;
+            if goal_now == *goal && decide(goal, &look.observed).actions.contains(action) {
+                let hands = Hands { client: &context.client, names, desired, look: &look };
+                self.carry_out(&hands, action).await?;
+            }
+            return Ok(());
+        }
+        Ok(())
+    }
+
+    async fn look(&mut self, objects: Objects, goal: &Goal, names: &Names) -> Look {
+        let context = Arc::clone(&self.context);
+        Look::at(objects, goal, names, &context.reach, &mut self.connections, &self.silent_since).await
+    }
+
+    /// Whether it was done; if not, somebody was faster.
+    async fn carry_out(&mut self, hands: &Hands<'_>, action: &Action) -> Result<bool, Failure> {
+        let begun = Instant::now();
+        match hands.carry_out(action).await {
+            Ok(()) => {
+                let Key { namespace, name } = &self.key;
+                let milliseconds = begun.elapsed().as_millis() as u64;
+                tracing::info!(object = format!("EtcdCluster {namespace}/{name}"), %action, milliseconds, "did");
+                self.reporter.did(action, hands.look, hands.names);
+                Ok(true)
+            }
+            Err(Failure::Overtaken) => {
+                tracing::debug!(%action, "overtaken");
+                Ok(false)
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// What we wrote ourselves is newer than what the cache has seen.
+    fn cluster(&self) -> Option<Arc<EtcdCluster>> {
+        let key = ObjectRef::new(&self.key.name).within(&self.key.namespace);
+        let cached = self.context.caches.clusters.get(&key)?;
+        Some(self.reporter.newer_than(&cached).unwrap_or(cached))
+    }
+}
+
+fn names_of(cluster: &EtcdCluster, default_domain: &str) -> Names {
+    let recorded = cluster.status.as_ref().and_then(|status| status.domain.clone());
+    Names {
+        namespace: cluster.metadata.namespace.clone().unwrap_or_default(),
+        cluster: cluster.metadata.name.clone().unwrap_or_default(),
+        domain: recorded.unwrap_or_else(|| default_domain.to_owned()),
+    }
+}
+
+/// A spec that breaks the rules has no intent, but says what becomes of the volumes all the same.
+fn goal_of(cluster: &EtcdCluster, intent: Option<&Intent>) -> Goal {
+    match intent {
+        Some(intent) => Goal {
+            size: intent.size,
+            paused: intent.paused,
+            on_stop: intent.storage.on_stop,
+            on_delete: intent.storage.on_delete,
+        },
+        None => Goal {
+            size: 0,
+            paused: true,
+            on_stop: OnStop::RetainAll,
+            on_delete: cluster.spec.storage.on_delete,
+        },
+    }
+}
