@@ -90,7 +90,7 @@ fix: ## Write what verify would complain about: format, simple lints, generated 
 	$(gofmt) -w
 
 .PHONY: e2e
-e2e: deps programs ## Run every e2e test on the testbed; RESUME=1 skips those that passed, SMOKE=1 runs the quick ones
+e2e: image ## Run every e2e test on the testbed, with the operator as it is shipped; RESUME=1 skips those that passed, SMOKE=1 runs the quick ones
 	$(programs)/e2e $(if $(RESUME),--resume) $(if $(SMOKE),--smoke)
 
 .PHONY: sim

@@ -27,6 +27,19 @@ pub struct Status {
     pub member_id: u64,
     pub leader_id: u64,
     pub is_learner: bool,
+    pub cluster_id: u64,
+    /// Of the newest write that it has applied.
+    pub revision: i64,
+}
+
+/// A member as etcd lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    pub id: u64,
+    /// Empty until it has started.
+    pub name: String,
+    pub is_learner: bool,
+    pub peer_urls: Vec<String>,
 }
 
 impl Member {
@@ -56,12 +69,36 @@ impl Member {
 
     pub async fn status(&self) -> Result<Status> {
         let answer = self.ask("status", DEADLINE, async |client| client.status().await).await?;
+        let header = answer.header().context("status without a header")?;
         Ok(Status {
             version: answer.version().to_owned(),
-            member_id: answer.header().context("status without a header")?.member_id(),
+            member_id: header.member_id(),
             leader_id: answer.leader(),
             is_learner: answer.is_learner(),
+            cluster_id: header.cluster_id(),
+            revision: header.revision(),
         })
+    }
+
+    /// Who belongs to the cluster, as a majority has it: this member serves a linearizable read first.
+    pub async fn list(&self) -> Result<Vec<Listed>> {
+        self.serves(DEADLINE).await?;
+        let answer = self.ask("member list", DEADLINE, async |client| client.member_list().await).await?;
+        let listed = answer.members().iter().map(|member| Listed {
+            id: member.id(),
+            name: member.name().to_owned(),
+            is_learner: member.is_learner(),
+            peer_urls: member.peer_urls().to_vec(),
+        });
+        Ok(listed.collect())
+    }
+
+    /// Of the newest write that the cluster has acknowledged.
+    pub async fn revision(&self) -> Result<i64> {
+        let options = GetOptions::new().with_count_only();
+        let answer =
+            self.ask("get", DEADLINE, async |client| client.get(ABSENT_KEY, Some(options)).await).await?;
+        Ok(answer.header().context("an answer without a header")?.revision())
     }
 
     async fn read(&self, key: &str, options: GetOptions, deadline: Duration) -> Result<Option<String>> {

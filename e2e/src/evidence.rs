@@ -7,10 +7,12 @@ use testbed::cluster::Testbed;
 use testbed::fault;
 
 use crate::kubectl::Kubectl;
-use crate::workspace;
+use crate::{install, workspace};
 
 /// How much of each log is kept.
 const LOG_LINES: usize = 300;
+/// Of the operator's: it tells of all clusters.
+const OPERATOR_LOG_LINES: usize = 2000;
 
 pub fn directory(test: &str) -> PathBuf {
     workspace::results().join("e2e").join(test.replace("::", "-"))
@@ -42,19 +44,22 @@ pub async fn collect(
         ask(&kubectl, &directory, "pods.yaml", &[&within[..], &pods].concat()).await?;
         let events = ["get", "events", "--sort-by=.metadata.creationTimestamp"];
         ask(&kubectl, &directory, "events.txt", &[&within[..], &events].concat()).await?;
-        logs_of_pods(&kubectl, &directory, namespace).await?;
+        let clusters = ["get", "etcdclusters,statefulsets,configmaps,poddisruptionbudgets", "--output=yaml"];
+        ask(&kubectl, &directory, "clusters.yaml", &[&within[..], &clusters].concat()).await?;
+        logs_of_pods(&kubectl, &directory, namespace, LOG_LINES).await?;
     }
+    logs_of_pods(&kubectl, &directory, install::NAMESPACE, OPERATOR_LOG_LINES).await?;
     let faults = fault::in_effect(bed.layout()).map(|faults| format!("{faults:#?}"));
     keep(&directory, "faults.txt", &faults.unwrap_or_else(|error| error.to_string()))?;
     logs_of_daemons(&bed.layout().logs(), &directory)?;
     Ok(directory)
 }
 
-async fn logs_of_pods(kubectl: &Kubectl, directory: &Path, namespace: &str) -> Result<()> {
+async fn logs_of_pods(kubectl: &Kubectl, directory: &Path, namespace: &str, lines: usize) -> Result<()> {
     let listed = kubectl
         .ask(&["get", "pods", "--namespace", namespace, "--output=name", "--request-timeout=5s"])
         .await?;
-    let tail = format!("--tail={LOG_LINES}");
+    let tail = format!("--tail={lines}");
     for pod in listed.out.lines() {
         let file = pod.replace('/', "-");
         let common =

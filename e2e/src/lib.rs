@@ -1,12 +1,15 @@
 //! Everything that runs against a real cluster: the end-to-end tests, `demo`, `bench` and `deploy`.
 
 pub mod bench;
+pub mod context;
 pub mod etcd;
 pub mod evidence;
 pub mod history;
+pub mod install;
 pub mod kubectl;
 pub mod machine;
 pub mod namespace;
+pub mod operated;
 pub mod passed;
 pub mod plain;
 pub mod progress;

@@ -7,22 +7,21 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow};
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
-use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
+use k8s_openapi::api::core::v1::{Namespace, Node};
 use kube::api::{DeleteParams, PostParams};
 use kube::runtime::watcher;
-use kube::{Api, Client, ResourceExt};
+use kube::{Api, ResourceExt};
 use libtest_mimic::{Completion, Failed, Trial};
 use serde_json::json;
 use testbed::cluster::{Config, Testbed};
-use testbed::fault::{self, Fault, Injected};
+use testbed::fault;
 use testbed::image;
 
-use crate::history::{Endpoints, History, Load};
-use crate::kubectl::Kubectl;
+pub use crate::context::Context;
+use crate::context::Up;
 use crate::passed::Passed;
-use crate::plain::{self, Plain};
 use crate::progress::Progress;
-use crate::{evidence, wait, workspace};
+use crate::{evidence, plain, wait, workspace};
 
 /// No test may hang the run.
 const TEST_LIMIT: Duration = Duration::from_secs(600);
@@ -58,86 +57,23 @@ impl Topology {
     }
 }
 
-/// What a test gets: a cluster, and a namespace of its own in it.
-pub struct Context {
-    test: &'static str,
-    /// `None` for [`Topology::Bare`].
-    cluster: Option<(Testbed, Client)>,
-    pub namespace: String,
-    pub progress: Progress,
-}
-
-impl Context {
-    pub fn bed(&self) -> &Testbed {
-        &self.cluster().0
-    }
-
-    pub fn client(&self) -> &Client {
-        &self.cluster().1
-    }
-
-    fn cluster(&self) -> &(Testbed, Client) {
-        self.cluster.as_ref().expect("a test that asks for nothing to be up uses no cluster of ours")
-    }
-
-    pub fn kubectl(&self) -> Kubectl {
-        Kubectl::new(self.bed().kubectl(), Some(self.bed().kubeconfig()))
-    }
-
-    pub fn pods(&self) -> Api<Pod> {
-        Api::namespaced(self.client().clone(), &self.namespace)
-    }
-
-    pub fn plain(&self, size: usize) -> Plain {
-        Plain::new(&self.namespace, "etcd", size)
-    }
-
-    /// Sends clients to an `EtcdCluster` of this test. What they record is evidence.
-    pub async fn history(&self, cluster: &str) -> Result<History> {
-        self.history_at(Endpoints::of_cluster(self.client().clone(), &self.namespace, cluster)).await
-    }
-
-    pub async fn history_at(&self, endpoints: Endpoints) -> Result<History> {
-        let directory = evidence::directory(self.test);
-        let file =
-            (1..).map(|number| directory.join(format!("history-{number}.jsonl"))).find(|file| !file.exists());
-        History::start(endpoints, Load::default(), file.context("too many histories")?).await
-    }
-
-    pub fn step(&self, text: impl AsRef<str>) {
-        self.progress.step(text);
-    }
-
-    pub async fn inject(&self, fault: Fault) -> Result<Injected> {
-        let injected = fault::inject(self.bed(), fault).await?;
-        self.step(format!("done: {}", injected.id));
-        Ok(injected)
-    }
-
-    pub async fn undo(&self, injected: &Injected) -> Result<()> {
-        injected.undo(self.bed()).await?;
-        self.step(format!("undone: {}", injected.id));
-        Ok(())
-    }
-}
-
 /// The testbed between two tests.
 #[derive(Default)]
 struct Session {
-    up: Option<(Config, Testbed)>,
+    up: Option<(Config, Up)>,
 }
 
 impl Session {
     /// The testbed as the test needs it. One that is up but different is replaced.
-    async fn arrange(&mut self, topology: &Topology, progress: Progress) -> Result<Option<Testbed>> {
+    async fn arrange(&mut self, topology: &Topology, progress: Progress) -> Result<Option<Up>> {
         let Topology::Up(wanted) = topology else {
             self.take_down(progress).await?;
             return Ok(None);
         };
-        if let Some((config, bed)) = &self.up
+        if let Some((config, up)) = &self.up
             && config == wanted
         {
-            return Ok(Some(bed.clone()));
+            return Ok(Some(up.clone()));
         }
         if Testbed::attach().is_ok_and(|bed| bed.config() != wanted) {
             self.take_down(progress).await?;
@@ -148,8 +84,9 @@ impl Session {
         fault::undo_all(&bed).await?;
         image::ensure_etcd(plain::VERSION).await?;
         progress.step(format!("testbed: {} node(s), DNS profile {}", wanted.nodes, wanted.dns));
-        self.up = Some((wanted.clone(), bed.clone()));
-        Ok(Some(bed))
+        let up = Up { bed, operator: Arc::default() };
+        self.up = Some((wanted.clone(), up.clone()));
+        Ok(Some(up))
     }
 
     /// Also one that somebody else brought up: there is room for one. It is said, so that nobody wonders.
@@ -216,13 +153,16 @@ async fn run_one(test: &Test, session: &mut Session) -> Result<()> {
     let arranged = session.arrange(&test.topology, progress).await;
     let (bed, namespace, outcome) = match arranged {
         Err(error) => (None, None, Err(error.context("the testbed is not there"))),
-        Ok(bed) => match enter(test, bed.clone(), progress).await {
-            Err(error) => (bed, None, Err(error)),
-            Ok(context) => {
-                let outcome = guarded((test.run)(&context)).await;
-                (bed, context.cluster.is_some().then_some(context.namespace), outcome)
+        Ok(up) => {
+            let bed = up.as_ref().map(|up| up.bed.clone());
+            match enter(test, up, progress).await {
+                Err(error) => (bed, None, Err(error)),
+                Ok(context) => {
+                    let outcome = guarded((test.run)(&context)).await;
+                    (bed, context.cluster.is_some().then_some(context.namespace), outcome)
+                }
             }
-        },
+        }
     };
     let outcome = match outcome {
         Ok(()) => {
@@ -261,11 +201,11 @@ async fn guarded(work: impl Future<Output = Result<()>>) -> Result<()> {
     }
 }
 
-async fn enter(test: &Test, bed: Option<Testbed>, progress: Progress) -> Result<Context> {
-    let Some(bed) = bed else {
+async fn enter(test: &Test, up: Option<Up>, progress: Progress) -> Result<Context> {
+    let Some(up) = up else {
         return Ok(Context { test: test.name, cluster: None, namespace: String::new(), progress });
     };
-    let client = bed.client().await?;
+    let client = up.bed.client().await?;
     let namespace: Namespace = serde_json::from_value(json!({
         "metadata": {
             "generateName": format!("{}-", slug(test.name)),
@@ -276,7 +216,7 @@ async fn enter(test: &Test, bed: Option<Testbed>, progress: Progress) -> Result<
         .create(&PostParams::default(), &namespace)
         .await
         .context("cannot create the test's namespace")?;
-    Ok(Context { test: test.name, cluster: Some((bed, client)), namespace: created.name_any(), progress })
+    Ok(Context { test: test.name, cluster: Some((up, client)), namespace: created.name_any(), progress })
 }
 
 /// Undoes what the test did. The namespace goes in its own time: the next test has another one.

@@ -1,0 +1,239 @@
+//! Installs the operator of this build into a cluster, or brings it up to date there.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::runtime::watcher;
+use kube::{Api, Client};
+use serde_json::json;
+use testbed::image::{Name, Written, standard};
+
+use crate::kubectl::Kubectl;
+use crate::target::{Cluster, KIND_CLUSTER, Target, kind};
+use crate::{FIELD_MANAGER, wait, workspace};
+
+pub const IMAGE: &str = "ghcr.io/etcd-k8s-operator/etcd-operator";
+pub const NAMESPACE: &str = "etcd-operator-system";
+pub const DEPLOYMENT: &str = "etcd-operator";
+pub const API_GROUP: &str = "etcd.etcd.io";
+const SELECTOR: &str = "app.kubernetes.io/name=etcd-operator";
+/// Where `make image` has cargo put the static programs, below its target directory.
+const STATIC: &str = "x86_64-unknown-linux-musl/release";
+const PROGRAMS: [&str; 2] = ["etcd-operator", "etcd-agent"];
+const READY_LIMIT: Duration = Duration::from_secs(180);
+
+/// The operator in a cluster.
+#[derive(Clone)]
+pub struct Operator {
+    client: Client,
+    /// The tag tells the content. `None` in a cluster that pulls what somebody else has pushed.
+    pub tag: Option<String>,
+    /// How many pods of it the Deployment in `config/` asks for.
+    replicas: i32,
+}
+
+/// What `kubectl apply -k` takes.
+pub fn config() -> Result<PathBuf> {
+    let config = workspace::root().join("config");
+    ensure!(config.is_dir(), "no {}: run this from the project's tree", config.display());
+    Ok(config)
+}
+
+pub async fn crds(kubectl: &Kubectl) -> Result<()> {
+    apply(kubectl, &["-f", &shown(&config()?.join("crd"))]).await
+}
+
+impl Operator {
+    /// Applies everything in `config/`. The image has the static programs of the given directory, or those that
+    /// `make image` has built.
+    pub async fn install(cluster: &Cluster, programs: Option<&Path>) -> Result<Self> {
+        let config = config()?;
+        let (what, tag) = match cluster.target {
+            Target::Testbed | Target::Kind => {
+                let tag = provide_image(cluster, &static_programs(programs)?).await?;
+                (overlay(&config, &tag)?, Some(tag))
+            }
+            Target::Current => (config, None),
+        };
+        apply(&cluster.kubectl, &["-k", &shown(&what)]).await?;
+        let mut operator = Self { client: cluster.client.clone(), tag, replicas: 1 };
+        operator.replicas = operator.wanted().await?;
+        Ok(operator)
+    }
+
+    /// Waits until nothing runs but pods of the newest Deployment, and all of them are ready.
+    pub async fn ready(&self) -> Result<()> {
+        wait::present(self.deployments(), DEPLOYMENT, "the operator is ready", READY_LIMIT, is_rolled_out)
+            .await
+            .map(drop)
+    }
+
+    /// Brings it back if it is away.
+    pub async fn start(&self) -> Result<()> {
+        if self.wanted().await? != self.replicas {
+            self.scale(self.replicas).await?;
+        }
+        self.ready().await
+    }
+
+    /// Sends it away: when this returns, no operator runs.
+    pub async fn stop(&self) -> Result<()> {
+        self.scale(0).await?;
+        let selected = watcher::Config::default().labels(SELECTOR);
+        wait::objects(self.pods(), selected, "the operator is gone", READY_LIMIT, |pods| pods.is_empty())
+            .await
+            .map(drop)
+    }
+
+    /// Those that are ready.
+    pub async fn ready_pods(&self) -> Result<Vec<Pod>> {
+        let pods = self.pods().list(&ListParams::default().labels(SELECTOR)).await?;
+        Ok(pods.into_iter().filter(wait::is_ready).collect())
+    }
+
+    async fn wanted(&self) -> Result<i32> {
+        let there = self.deployments().get(DEPLOYMENT).await.context("the operator is not installed")?;
+        Ok(there.spec.and_then(|spec| spec.replicas).unwrap_or(1))
+    }
+
+    async fn scale(&self, replicas: i32) -> Result<()> {
+        let change = Patch::Merge(json!({"spec": {"replicas": replicas}}));
+        let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
+        let scaled = self.deployments().patch(DEPLOYMENT, &parameters, &change).await;
+        scaled.map(drop).context("cannot scale the operator's Deployment")
+    }
+
+    fn deployments(&self) -> Api<Deployment> {
+        Api::namespaced(self.client.clone(), NAMESPACE)
+    }
+
+    fn pods(&self) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), NAMESPACE)
+    }
+}
+
+fn is_rolled_out(deployment: &Deployment) -> bool {
+    let Some(status) = &deployment.status else { return false };
+    let wanted = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
+    let all = |count: Option<i32>| count.unwrap_or(0) == wanted;
+    status.observed_generation == deployment.metadata.generation
+        && all(status.updated_replicas)
+        && all(status.ready_replicas)
+        && all(status.replicas)
+}
+
+async fn apply(kubectl: &Kubectl, what: &[&str]) -> Result<()> {
+    let words = [&["apply", "--server-side", "--force-conflicts"], what].concat();
+    kubectl.run(&words).await.map(drop)
+}
+
+fn static_programs(given: Option<&Path>) -> Result<Vec<PathBuf>> {
+    let directory = match given {
+        Some(directory) => directory.to_owned(),
+        None => {
+            let this = std::env::current_exe().context("this program's own path is unknown")?;
+            this.ancestors().nth(2).context("this program lies in no target directory")?.join(STATIC)
+        }
+    };
+    let programs: Vec<_> = PROGRAMS.iter().map(|name| directory.join(name)).collect();
+    for program in &programs {
+        ensure!(program.is_file(), "no {}: `make image` builds it", program.display());
+    }
+    Ok(programs)
+}
+
+/// Makes the image available to the cluster's nodes, and returns its tag.
+///
+/// The tag tells the content. So an unchanged image restarts nothing, and a changed one is pulled and rolled out
+/// without being told to.
+async fn provide_image(cluster: &Cluster, programs: &[PathBuf]) -> Result<String> {
+    let archive = workspace::results().join("deploy/operator.tar");
+    let unnamed = write(vec![format!("{IMAGE}:dev")], programs, &archive)?;
+    let tag = format!("dev-{}", &unnamed.digest.hex()[..12]);
+    let names = vec![format!("{IMAGE}:dev"), format!("{IMAGE}:{tag}")];
+    match &cluster.testbed {
+        Some(bed) => {
+            write(names, programs, &bed.layout().images().join("operator.tar"))?;
+        }
+        None => {
+            write(names, programs, &archive)?;
+            kind(&["load", "image-archive", &shown(&archive), "--name", KIND_CLUSTER]).await?;
+        }
+    }
+    Ok(tag)
+}
+
+fn write(names: Vec<String>, programs: &[PathBuf], path: &Path) -> Result<Written> {
+    let names = names.iter().map(|name| name.parse()).collect::<Result<Vec<Name>>>()?;
+    standard::operator(names, programs)?.write(path)
+}
+
+/// `config/` with the image's tag set, which stays as it is for those who use it directly.
+fn overlay(config: &Path, tag: &str) -> Result<PathBuf> {
+    let directory = workspace::results().join("deploy");
+    std::fs::create_dir_all(&directory).with_context(|| format!("cannot create {}", directory.display()))?;
+    std::fs::write(directory.join("kustomization.yaml"), kustomization(tag))
+        .with_context(|| format!("cannot write into {}", directory.display()))?;
+    ensure!(
+        directory.join("../../config").canonicalize()? == config.canonicalize()?,
+        "target/ is not in the tree"
+    );
+    Ok(directory)
+}
+
+fn kustomization(tag: &str) -> String {
+    format!(
+        "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n- ../../config\n\
+         images:\n- name: {IMAGE}\n  newTag: {tag}\n"
+    )
+}
+
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_deployment_uses_the_image_that_we_provide() {
+        let path = workspace::root().join("config/manager/deployment.yaml");
+        let deployment = std::fs::read_to_string(path).expect("config/ has a Deployment");
+        for said in [
+            format!("image: {IMAGE}:dev"),
+            format!("namespace: {NAMESPACE}"),
+            format!("name: {DEPLOYMENT}"),
+            SELECTOR.replace('=', ": "),
+        ] {
+            assert!(deployment.contains(&said), "no {said:?} in {deployment}");
+        }
+    }
+
+    #[test]
+    fn the_overlay_changes_nothing_but_the_tag() {
+        assert!(kustomization("dev-1").ends_with(&format!("images:\n- name: {IMAGE}\n  newTag: dev-1\n")));
+    }
+
+    #[test]
+    fn a_deployment_is_not_rolled_out_while_an_old_pod_is_there() {
+        let deployment = |replicas: i32, generation: i64| -> Deployment {
+            serde_json::from_value(json!({
+                "metadata": {"generation": 2},
+                "spec": {"replicas": 1, "selector": {}, "template": {}},
+                "status": {
+                    "observedGeneration": generation, "replicas": replicas,
+                    "updatedReplicas": 1, "readyReplicas": 1,
+                },
+            }))
+            .expect("a Deployment")
+        };
+        assert!(is_rolled_out(&deployment(1, 2)));
+        assert!(!is_rolled_out(&deployment(2, 2)));
+        assert!(!is_rolled_out(&deployment(1, 1)));
+    }
+}
