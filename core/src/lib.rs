@@ -13,7 +13,6 @@ pub mod api;
 pub mod decide;
 pub mod desired;
 pub mod etcd_config;
-pub mod events;
 pub mod intent;
 pub mod names;
 pub mod notices;

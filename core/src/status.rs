@@ -22,39 +22,15 @@ const NO_RESTORES_YET: &str =
 const OURS: [&str; 4] = [condition::READY, condition::STALLED, condition::TLS_READY, condition::SPEC_WARNING];
 
 /// The status to write, or nothing when the one that is there already says the same.
-pub struct Round<'a> {
-    pub intent: &'a crate::intent::Intent,
-    pub names: &'a crate::names::Names,
-    pub seen: &'a crate::observed::Observed,
-    pub plan: &'a crate::plan::Plan,
-    pub trouble: Option<&'a str>,
-}
-pub fn of_cluster(
-    cluster: &EtcdCluster,
-    round: Result<&Round<'_>, &[Problem]>,
-    now: Timestamp,
-) -> Option<EtcdClusterStatus> {
+pub fn of_cluster(cluster: &EtcdCluster, now: Timestamp) -> Option<EtcdClusterStatus> {
     let current = cluster.status.clone().unwrap_or_default();
     let history = History { before: &current.conditions, generation: cluster.metadata.generation, now };
     let next = EtcdClusterStatus {
         // The phase that tells people the same as Stalled tells programs: this will not go on by itself.
-        phase: Some(match &round {
-            Ok(round) if round.plan.is_settled() => Phase::Running,
-            Ok(_) => Phase::Scaling,
-            Err(_) => Phase::Failed,
-        }),
-        ready_replicas: round.as_ref().ok().map(|r| r.seen.serving().len() as i32),
+        phase: Some(Phase::Failed),
+        ready_replicas: Some(0),
         observed_generation: cluster.metadata.generation,
-        conditions: {
-            let mut f = facts(cluster);
-            if let Ok(r) = &round {
-                f[0].message = format!("{} {:?}", r.plan, r.trouble);
-            }
-            history.conditions(f)
-        },
-        domain: round.as_ref().ok().map(|r| r.names.domain.clone()),
-        cluster_id: current.cluster_id.clone(),
-        formed_at: current.formed_at.clone(),
+        conditions: history.conditions(facts(cluster)),
         ..EtcdClusterStatus::default()
     };
     let comparable = EtcdClusterStatus { conditions: ours(&current.conditions), ..current };
