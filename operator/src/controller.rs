@@ -5,6 +5,8 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use etcd_operator_core::api::{EtcdCluster, EtcdClusterStatus};
+use etcd_operator_core::validate::{Problem, validate};
 use etcd_operator_core::{names, status};
 use futures::{FutureExt, StreamExt};
 use jiff::Timestamp;
@@ -60,10 +62,20 @@ const GRACE: Duration = Duration::from_secs(5);
 pub async fn run(client: Client, ready: Ready, stop: impl Future<Output = ()> + Send + 'static) {
     let stop = stop.boxed().shared();
     futures::join!(
-        keep_true(client.clone(), ready, stop.clone(), status::of_cluster),
+        keep_true(client.clone(), ready, stop.clone(), of_unseen_cluster),
         keep_true(client.clone(), Ready::default(), stop.clone(), status::of_backup),
         keep_true(client, Ready::default(), stop, status::of_restore),
     );
+}
+
+/// Nothing is asked of clusters yet, so all that can be said of a good spec is that nothing comes of it.
+fn of_unseen_cluster(cluster: &EtcdCluster, now: Timestamp) -> Option<EtcdClusterStatus> {
+    let nothing_comes = || {
+        let message = "is accepted, but this version of the operator creates no members".into();
+        vec![Problem { field: "spec".into(), message }]
+    };
+    let problems = validate(cluster).err().unwrap_or_else(nothing_comes);
+    status::of_cluster(cluster, Err(&problems), now)
 }
 
 /// A kind of ours.
