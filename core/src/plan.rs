@@ -1,7 +1,10 @@
 //! The vocabulary of decisions: what is done, what is awaited, what is refused. Log, events, conditions and
 //! metrics all speak it.
 
+mod reasons;
 mod text;
+
+pub use text::Terms;
 
 use serde::Serialize;
 

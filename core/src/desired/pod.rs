@@ -171,7 +171,7 @@ impl Desired<'_> {
             topology_key: key.into(),
             when_unsatisfiable: "ScheduleAnyway".into(),
             label_selector: Some(LabelSelector {
-                match_labels: Some(self.selector()),
+                match_labels: Some(self.names.selector()),
                 match_expressions: None,
             }),
             ..TopologySpreadConstraint::default()

@@ -101,6 +101,7 @@ fn read_goal(words: &[&str], goal: &mut Goal) -> Result<()> {
     for word in words {
         match *word {
             "paused" => goal.paused = true,
+            "unpaused" => goal.paused = false,
             "on-stop=Retain" => goal.on_stop = OnStop::Retain,
             "on-stop=RetainAll" => goal.on_stop = OnStop::RetainAll,
             "on-stop=Delete" => goal.on_stop = OnStop::Delete,
@@ -116,6 +117,7 @@ fn read_cluster(words: &[&str], cluster: &mut Cluster) -> Result<()> {
     for word in words {
         match word.split_once('=').unwrap_or((word, "")) {
             ("no-finalizer", "") => cluster.finalizer = false,
+            ("finalizer", "") => cluster.finalizer = true,
             ("deleting", "") => cluster.deleting = true,
             ("never-formed", "") => cluster.formed = None,
             ("formed", formed) => {
@@ -195,9 +197,11 @@ fn read_member(id: MemberId, words: &[&str], seen: &mut Observed) -> Result<()> 
                 member.learner = true;
                 answer.linearizable = false;
             }
+            ("voter", "") => member.learner = false,
             ("added", "") => (member.start, silent) = (Start::Added, true),
             ("listed", "") => (member.start, silent) = (Start::Listed, true),
             ("silent", "") => silent = true,
+            ("leaderless", "") => (answer.linearizable, answer.leader) = (false, None),
             ("silent-since", seconds) => {
                 silent = true;
                 seen.etcd.silent_since.insert(id, at(number(seconds)?));
