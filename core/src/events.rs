@@ -77,6 +77,11 @@ pub fn of_action(action: &Action, names: &Names, seen: &Observed) -> Option<Even
             }
         },
         Action::SetReplicas { replicas } => replicas_set(*replicas, terms, seen),
+        Action::AdoptClaim { ordinal, uid: _ } => Event::normal(
+            "VolumeAdopted",
+            "AdoptVolume",
+            format!("volume {} of the former cluster is taken over", names.claim(*ordinal)),
+        ),
         Action::DeleteClaim { ordinal, uid: _ } => Event::normal(
             "VolumeDeleted",
             "DeleteVolume",

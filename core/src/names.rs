@@ -9,6 +9,8 @@ use crate::observed::Ordinal;
 pub const FIELD_MANAGER: &str = "etcd-operator";
 
 pub const FINALIZER: &str = "etcd.etcd.io/finalizer";
+/// On an EtcdCluster: the UID of the former cluster of this name whose volumes it is to take over.
+pub const ADOPT_ANNOTATION: &str = "etcd.etcd.io/adopt-volumes-of";
 /// On everything that belongs to a cluster: the cluster's name.
 pub const CLUSTER_LABEL: &str = "etcd.etcd.io/cluster";
 /// On claims: the EtcdCluster they were made for. Names come back; UIDs do not.

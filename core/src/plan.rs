@@ -41,6 +41,11 @@ pub enum Action {
     SetReplicas {
         replicas: u8,
     },
+    /// Makes a former cluster's volume ours.
+    AdoptClaim {
+        ordinal: Ordinal,
+        uid: String,
+    },
     /// Writes down whose data a claim holds.
     LabelClaim {
         ordinal: Ordinal,
@@ -93,6 +98,7 @@ impl Action {
             | Self::ArmOrder { .. }
             | Self::DeleteOrder { .. }
             | Self::SetReplicas { .. }
+            | Self::AdoptClaim { .. }
             | Self::LabelClaim { .. }
             | Self::DeleteClaim { .. }
             | Self::DeleteSet { .. }
@@ -110,6 +116,7 @@ impl Action {
             | Self::ArmOrder { .. }
             | Self::DeleteOrder { .. }
             | Self::SetReplicas { .. }
+            | Self::AdoptClaim { .. }
             | Self::DeleteClaim { .. }
             | Self::DeletePod { .. }
             | Self::DeleteSet { .. }
@@ -175,6 +182,8 @@ pub enum Refusal {
     ForeignVolumes {
         ordinals: Vec<Ordinal>,
         cluster_uid: String,
+        /// There is nothing of our own yet, so they could be taken over.
+        adoptable: bool,
     },
     /// A member is in etcd's list that no pod of ours belongs to.
     UnknownMember {

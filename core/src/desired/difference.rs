@@ -3,7 +3,7 @@
 use k8s_openapi::api::apps::v1::StatefulSet;
 use serde_json::Value;
 
-use super::contained;
+use super::contained::{contained, is_empty};
 use crate::agent::environment;
 use crate::api::Quantity;
 
@@ -155,15 +155,6 @@ fn holds(there: Option<&Value>, wanted: Option<&Value>) -> bool {
         (Some(there), Some(wanted)) => contained(wanted, there),
         (Some(Value::Object(there)), None) => there.keys().all(|key| key.starts_with(MARKS_OF_KUBECTL)),
         (Some(_), None) | (None, Some(_)) => false,
-    }
-}
-
-fn is_empty(value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::Array(entries) => entries.is_empty(),
-        Value::Object(fields) => fields.is_empty(),
-        Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{Action, Plan, Refusal, WaitingOn};
-use crate::names::Names;
+use crate::names::{ADOPT_ANNOTATION, Names};
 use crate::observed::{MemberId, Observed, Ordinal};
 
 /// One line for each thing that is done, awaited or refused.
@@ -57,6 +57,7 @@ impl Terms<'_> {
                 format!("label {} as that of member {member}", self.volume(*ordinal))
             }
             Action::DeleteClaim { ordinal, uid: _ } => format!("delete {}", self.volume(*ordinal)),
+            Action::AdoptClaim { ordinal, uid: _ } => format!("take over {}", self.volume(*ordinal)),
             Action::DeletePod { ordinal, uid: _ } => format!("delete {}", self.pod(*ordinal)),
             Action::DeleteSet { uid: _ } => "delete the StatefulSet".into(),
             Action::AddLearner { ordinal, cluster: _ } => format!("add {} as a learner", self.pod(*ordinal)),
@@ -103,10 +104,18 @@ impl Terms<'_> {
 
     pub fn refused(self, refusal: &Refusal) -> String {
         match refusal {
-            Refusal::ForeignVolumes { ordinals, cluster_uid } => format!(
-                "volumes {} belong to a former cluster of this name (UID {cluster_uid}): delete them, or adopt them",
-                self.volumes(ordinals)
-            ),
+            Refusal::ForeignVolumes { ordinals, cluster_uid, adoptable } => {
+                let volumes = self.volumes(ordinals);
+                let way_out = match adoptable {
+                    true => format!(
+                        "delete them, or adopt them with the annotation {ADOPT_ANNOTATION}={cluster_uid}"
+                    ),
+                    false => "delete them; adopting is for a cluster that has nothing of its own yet".into(),
+                };
+                format!(
+                    "volumes {volumes} belong to a former cluster of this name (UID {cluster_uid}): {way_out}"
+                )
+            }
             Refusal::UnknownMember { member } => format!(
                 "etcd lists a member {member} that is none of ours: remove it with etcdctl if nobody needs it"
             ),

@@ -40,8 +40,7 @@ fn look(cluster: &EtcdCluster, now: Timestamp) -> Option<EtcdClusterStatus> {
             silent_since: Default::default(),
         },
     };
-    let goal =
-        Goal { size: intent.size, paused: false, on_stop: OnStop::Retain, on_delete: OnDelete::Retain };
+    let goal = Goal::from(&intent);
     let plan = decide(&goal, &seen);
     let round = Round {
         intent: &intent,

@@ -16,7 +16,8 @@ const ID: ClusterId = ClusterId(0xc1);
 type Result<T> = std::result::Result<T, String>;
 
 pub fn read(description: &str) -> Result<(Goal, Observed)> {
-    let mut goal = Goal { size: 3, paused: false, on_stop: OnStop::Retain, on_delete: OnDelete::Retain };
+    let mut goal =
+        Goal { size: 3, paused: false, on_stop: OnStop::Retain, on_delete: OnDelete::Retain, adopts: None };
     let mut seen = nothing();
     for line in description.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -107,6 +108,7 @@ fn read_goal(words: &[&str], goal: &mut Goal) -> Result<()> {
             "on-stop=Delete" => goal.on_stop = OnStop::Delete,
             "on-delete=Retain" => goal.on_delete = OnDelete::Retain,
             "on-delete=Delete" => goal.on_delete = OnDelete::Delete,
+            "adopt" => goal.adopts = Some("former-uid".into()),
             size => goal.size = number(size)?,
         }
     }
