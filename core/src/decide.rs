@@ -10,8 +10,9 @@ mod step;
 mod stop;
 
 pub use crate::api::DeletePolicy as OnDelete;
+use crate::intent::Intent;
 pub use crate::intent::OnStop;
-use crate::observed::{Members, Observed, Ordinal, Seen};
+use crate::observed::{Claim, Members, Observed, Ordinal, Seen};
 use crate::plan::{Action, Plan, Refusal, WaitingOn};
 
 /// What is wanted, as far as members and volumes go.
@@ -22,6 +23,20 @@ pub struct Goal {
     pub paused: bool,
     pub on_stop: OnStop,
     pub on_delete: OnDelete,
+    /// The UID of the former cluster whose volumes are taken over.
+    pub adopts: Option<String>,
+}
+
+impl From<&Intent> for Goal {
+    fn from(intent: &Intent) -> Self {
+        Self {
+            size: intent.size,
+            paused: intent.paused,
+            on_stop: intent.storage.on_stop,
+            on_delete: intent.storage.on_delete,
+            adopts: intent.adopts.clone(),
+        }
+    }
 }
 
 /// The next step. The same snapshot gives the same plan, and a settled world an empty one.
@@ -35,8 +50,8 @@ pub fn decide(goal: &Goal, seen: &Observed) -> Plan {
     if !seen.cluster.finalizer {
         return Plan::act(Action::AddFinalizer);
     }
-    if let Some(refusal) = foreign_volumes(seen) {
-        return Plan::refuse(refusal);
+    if let Some(plan) = foreign_volumes(goal, seen) {
+        return plan;
     }
     let formed = seen.formed();
     if let Some(cluster) = formed.filter(|_| seen.cluster.formed.is_none()) {
@@ -54,11 +69,21 @@ pub fn decide(goal: &Goal, seen: &Observed) -> Plan {
     }
 }
 
-fn foreign_volumes(seen: &Observed) -> Option<Refusal> {
-    let foreign = seen.claims.iter().filter(|(_, claim)| claim.cluster_uid != seen.cluster.uid);
-    let ordinals: Vec<Ordinal> = foreign.clone().map(|(&ordinal, _)| ordinal).collect();
-    let cluster_uid = foreign.map(|(_, claim)| claim.cluster_uid.clone()).next()?;
-    Some(Refusal::ForeignVolumes { ordinals, cluster_uid })
+/// Volumes of a former cluster are used only if somebody said so, and only before there is a cluster of our own: what is
+/// foreign to that would be thrown away.
+fn foreign_volumes(goal: &Goal, seen: &Observed) -> Option<Plan> {
+    let foreign = || seen.claims.iter().filter(|(_, claim)| claim.cluster_uid != seen.cluster.uid);
+    let (_, first) = foreign().next()?;
+    let adoptable = seen.cluster.formed.is_none() && seen.set.is_none() && seen.order.is_none();
+    let asked_for = |claim: &Claim| adoptable && goal.adopts.as_ref() == Some(&claim.cluster_uid);
+    if foreign().all(|(_, claim)| asked_for(claim)) {
+        let adopt =
+            |(&ordinal, claim): (&Ordinal, &Claim)| Action::AdoptClaim { ordinal, uid: claim.uid.clone() };
+        return Some(Plan { actions: foreign().map(adopt).collect(), ..Plan::default() });
+    }
+    let ordinals: Vec<Ordinal> = foreign().map(|(&ordinal, _)| ordinal).collect();
+    let cluster_uid = first.cluster_uid.clone();
+    Some(Plan::refuse(Refusal::ForeignVolumes { ordinals, cluster_uid, adoptable }))
 }
 
 /// The members, if they answer and all of them are ours.

@@ -1,6 +1,7 @@
 //! The objects of a cluster as they should be. Whoever applies them changes nothing in them.
 
 mod contained;
+mod difference;
 mod pod;
 mod probes;
 mod services;
@@ -23,6 +24,7 @@ use crate::order::{self, BootstrapOrder};
 use crate::quorum::quorum;
 
 pub use contained::contained;
+pub use difference::not_rolled_out;
 pub use services::services;
 
 /// What the objects of one cluster have in common.
@@ -40,13 +42,6 @@ impl Desired<'_> {
             ("app.kubernetes.io/name".into(), "etcd".into()),
             ("app.kubernetes.io/instance".into(), self.names.cluster.clone()),
             ("app.kubernetes.io/managed-by".into(), names::FIELD_MANAGER.into()),
-            (names::CLUSTER_LABEL.into(), self.names.cluster.clone()),
-        ])
-    }
-
-    fn selector(&self) -> BTreeMap<String, String> {
-        BTreeMap::from([
-            ("app.kubernetes.io/name".into(), "etcd".into()),
             (names::CLUSTER_LABEL.into(), self.names.cluster.clone()),
         ])
     }
@@ -96,7 +91,7 @@ impl Desired<'_> {
                 when_deleted: Some("Retain".into()),
                 when_scaled: Some("Retain".into()),
             }),
-            selector: LabelSelector { match_labels: Some(self.selector()), match_expressions: None },
+            selector: LabelSelector { match_labels: Some(self.names.selector()), match_expressions: None },
             template: self.pod(),
             volume_claim_templates: Some(vec![self.claim()]),
             ..StatefulSetSpec::default()
@@ -108,7 +103,7 @@ impl Desired<'_> {
     fn claim(&self) -> PersistentVolumeClaim {
         let storage = &self.intent.storage;
         let mut labels = storage.labels.clone();
-        labels.extend(self.selector());
+        labels.extend(self.names.selector());
         labels.insert(names::CLUSTER_UID_LABEL.into(), self.intent.uid.clone());
         let metadata = ObjectMeta {
             name: Some(names::DATA_VOLUME.into()),
@@ -127,7 +122,10 @@ impl Desired<'_> {
         }
         let spec = PodDisruptionBudgetSpec {
             min_available: Some(IntOrString::Int(i32::try_from(quorum(members)).unwrap_or(i32::MAX))),
-            selector: Some(LabelSelector { match_labels: Some(self.selector()), match_expressions: None }),
+            selector: Some(LabelSelector {
+                match_labels: Some(self.names.selector()),
+                match_expressions: None,
+            }),
             ..PodDisruptionBudgetSpec::default()
         };
         Some(PodDisruptionBudget {

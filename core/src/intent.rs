@@ -12,6 +12,7 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Amount;
 
 use crate::api::{self, DeletePolicy, DisruptionBudget, EtcdCluster, PodTemplate, Quantity, StopPolicy};
+use crate::names::ADOPT_ANNOTATION;
 use crate::rules::options::{DEFAULT_ELECTION_MILLISECONDS, DEFAULT_HEARTBEAT_MILLISECONDS};
 use crate::version::Version;
 
@@ -21,6 +22,8 @@ pub struct Intent {
     pub namespace: String,
     /// Told apart by this from an earlier cluster of the same name.
     pub uid: String,
+    /// The former cluster of this name whose volumes are taken over, if that was asked for.
+    pub adopts: Option<String>,
     /// 0 to 9.
     pub size: u8,
     pub version: Version,
@@ -115,6 +118,7 @@ pub(crate) fn of(cluster: &EtcdCluster) -> Option<Intent> {
         name: metadata.name.clone().unwrap_or_default(),
         namespace: metadata.namespace.clone().unwrap_or_default(),
         uid: metadata.uid.clone().unwrap_or_default(),
+        adopts: metadata.annotations.as_ref().and_then(|it| it.get(ADOPT_ANNOTATION)).cloned(),
         size: u8::try_from(size).ok()?,
         version: Version::parse(&version)?,
         repository,

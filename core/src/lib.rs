@@ -5,8 +5,7 @@
 //!
 //! What users wrote becomes an [`intent::Intent`] through [`validate::validate`]; nothing behind that reads the spec
 //! itself. [`desired`] has the objects of a cluster as they should be. A snapshot ([`observed`]) and a goal go in, a
-//! plan comes out ([`decide`], [`plan`]). Nothing carries the plans out yet; until then [`status`] says how little is
-//! done. In the pods, [`start`] decides whether etcd may start.
+//! plan comes out ([`decide`], [`plan`]). [`status`] and [`events`] tell users about both. In the pods, [`start`] decides whether etcd may start.
 
 pub mod agent;
 pub mod api;

@@ -32,6 +32,8 @@ pub enum Kind {
     KnownDefects,
     UntestedVersion,
     VolumeBelowQuota,
+    /// The field was changed, and running members keep what they were made with.
+    NotRolledOut,
 }
 
 impl Kind {
@@ -44,6 +46,7 @@ impl Kind {
             Kind::KnownDefects => "KnownDefects",
             Kind::UntestedVersion => "UntestedVersion",
             Kind::VolumeBelowQuota => "VolumeBelowQuota",
+            Kind::NotRolledOut => "NotRolledOut",
         }
     }
 }
@@ -57,6 +60,19 @@ pub fn notices(cluster: &EtcdCluster, intent: &Intent) -> Vec<Notice> {
     found.extend(surprising_version(intent));
     found.extend(small_volume(intent));
     found
+}
+
+/// What [`crate::desired::not_rolled_out`] found.
+pub fn not_rolled_out(fields: &[&'static str]) -> Vec<Notice> {
+    let notice = |&field| Notice {
+        kind: Kind::NotRolledOut,
+        field,
+        message:
+            "changed, but members are not rolled over in this version: all of them, new ones too, keep the \
+                  former value until a later version rolls them"
+                .into(),
+    };
+    fields.iter().map(notice).collect()
 }
 
 fn without_tls(cluster: &EtcdCluster) -> Option<Notice> {

@@ -1,7 +1,10 @@
 //! The vocabulary of decisions: what is done, what is awaited, what is refused. Log, events, conditions and
 //! metrics all speak it.
 
+mod reasons;
 mod text;
+
+pub use text::Terms;
 
 use serde::Serialize;
 
@@ -37,6 +40,11 @@ pub enum Action {
     /// Makes the StatefulSet, or changes how many pods it keeps.
     SetReplicas {
         replicas: u8,
+    },
+    /// Makes a former cluster's volume ours.
+    AdoptClaim {
+        ordinal: Ordinal,
+        uid: String,
     },
     /// Writes down whose data a claim holds.
     LabelClaim {
@@ -90,6 +98,7 @@ impl Action {
             | Self::ArmOrder { .. }
             | Self::DeleteOrder { .. }
             | Self::SetReplicas { .. }
+            | Self::AdoptClaim { .. }
             | Self::LabelClaim { .. }
             | Self::DeleteClaim { .. }
             | Self::DeleteSet { .. }
@@ -107,6 +116,7 @@ impl Action {
             | Self::ArmOrder { .. }
             | Self::DeleteOrder { .. }
             | Self::SetReplicas { .. }
+            | Self::AdoptClaim { .. }
             | Self::DeleteClaim { .. }
             | Self::DeletePod { .. }
             | Self::DeleteSet { .. }
@@ -172,6 +182,8 @@ pub enum Refusal {
     ForeignVolumes {
         ordinals: Vec<Ordinal>,
         cluster_uid: String,
+        /// There is nothing of our own yet, so they could be taken over.
+        adoptable: bool,
     },
     /// A member is in etcd's list that no pod of ours belongs to.
     UnknownMember {

@@ -74,6 +74,7 @@ pub fn execute(world: &mut World, action: &Action, evidence: &Evidence) -> Outco
             done(there.take_if(|there| uid("order", there.uid) == *order).is_some())
         }
         Action::SetReplicas { replicas } => set_replicas(world, *replicas, evidence),
+        Action::AdoptClaim { ordinal, uid } => adopt_claim(world, *ordinal, uid),
         Action::LabelClaim { ordinal, uid, member } => label_claim(world, *ordinal, uid, *member),
         Action::DeleteClaim { ordinal, uid } => delete_claim(world, *ordinal, uid, evidence),
         Action::DeletePod { ordinal, uid } => delete_pod(world, *ordinal, uid, evidence),
@@ -169,6 +170,22 @@ fn set_replicas(world: &mut World, replicas: u8, evidence: &Evidence) -> Outcome
     let (uid, version) = there.unwrap_or((fresh, 0));
     world.kube.objects.set = Some(Set { uid, version: version + 1, replicas });
     Outcome::Done
+}
+
+fn adopt_claim(world: &mut World, ordinal: Ordinal, claim: &str) -> Outcome {
+    let Some(owner) = world.kube.objects.cluster.as_ref().map(|cluster| cluster.uid) else {
+        return Outcome::Conflict;
+    };
+    let there = world.kube.objects.claims.get_mut(&ordinal);
+    let there = there.filter(|there| uid("claim", there.uid) == claim);
+    done(
+        there
+            .map(|there| {
+                there.cluster_uid = owner;
+                there.version += 1;
+            })
+            .is_some(),
+    )
 }
 
 fn label_claim(world: &mut World, ordinal: Ordinal, claim: &str, member: MemberId) -> Outcome {

@@ -62,8 +62,13 @@ impl<'a> Run<'a> {
         world.strict = script.strict;
         world.network.loss_per_mille = script.loss_per_mille;
         world.agent_bugs = agent::Bugs { follows_old_orders: script.bug == Some(Bug::OldOrderHonoured) };
-        let goal =
-            Goal { size: script.size, paused: false, on_stop: script.on_stop, on_delete: script.on_delete };
+        let goal = Goal {
+            size: script.size,
+            paused: false,
+            on_stop: script.on_stop,
+            on_delete: script.on_delete,
+            adopts: None,
+        };
         world.note(|| format!("a cluster is wanted: {goal:?}"));
         let uid = world.kube.uid();
         world.kube.objects.cluster =

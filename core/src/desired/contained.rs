@@ -7,13 +7,26 @@ use serde_json::Value;
 pub fn contained(wanted: &Value, there: &Value) -> bool {
     match (wanted, there) {
         (Value::Object(wanted), Value::Object(there)) => {
-            wanted.iter().all(|(key, value)| there.get(key).is_some_and(|it| contained(value, it)))
+            wanted.iter().all(|(key, value)| match there.get(key) {
+                Some(there) => contained(value, there),
+                None => is_empty(value),
+            })
         }
         (Value::Array(wanted), Value::Array(there)) => {
             wanted.len() == there.len()
                 && wanted.iter().zip(there).all(|(wanted, there)| contained(wanted, there))
         }
         _ => wanted == there,
+    }
+}
+
+/// The API server drops what is empty.
+pub(super) fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(entries) => entries.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
     }
 }
 

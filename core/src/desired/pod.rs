@@ -19,6 +19,8 @@ use crate::names::DATA_VOLUME;
 const USER: i64 = 65532;
 /// SIGTERM makes etcd hand its leadership over and say good-bye to clients, which takes up to 15 s.
 const GRACE_SECONDS: i64 = 30;
+/// The container that matters.
+const ETCD: &str = "etcd";
 const RUN_VOLUME: &str = "run";
 const ORDER_VOLUME: &str = "bootstrap";
 
@@ -27,11 +29,11 @@ impl Desired<'_> {
         let template = &self.intent.pod_template;
         let mut labels = template.labels.clone();
         labels.extend(self.labels());
-        let metadata = ObjectMeta {
-            labels: Some(labels),
-            annotations: Some(template.annotations.clone()).filter(|annotations| !annotations.is_empty()),
-            ..ObjectMeta::default()
-        };
+        // So that `kubectl exec` and `kubectl logs` mean etcd without being told.
+        let mut annotations = template.annotations.clone();
+        annotations.insert("kubectl.kubernetes.io/default-container".into(), ETCD.into());
+        let metadata =
+            ObjectMeta { labels: Some(labels), annotations: Some(annotations), ..ObjectMeta::default() };
         let spec = PodSpec {
             init_containers: Some(vec![self.installer()]),
             containers: std::iter::once(self.etcd()).chain(self.sidecar()).collect(),
@@ -67,7 +69,7 @@ impl Desired<'_> {
 
     fn etcd(&self) -> Container {
         Container {
-            name: "etcd".into(),
+            name: ETCD.into(),
             image: Some(self.intent.image()),
             command: Some(vec![format!("{}/{}", path::RUN, path::PROGRAM), "start".into()]),
             env: Some(self.environment()),
@@ -117,7 +119,7 @@ impl Desired<'_> {
             cluster_uid: self.intent.uid.clone(),
             peer_host: self.names.peer_host(),
             attempt: None,
-            adopts: None,
+            adopts: self.intent.adopts.clone(),
             options: member_options(&self.intent.options),
         }
     }
@@ -171,7 +173,7 @@ impl Desired<'_> {
             topology_key: key.into(),
             when_unsatisfiable: "ScheduleAnyway".into(),
             label_selector: Some(LabelSelector {
-                match_labels: Some(self.selector()),
+                match_labels: Some(self.names.selector()),
                 match_expressions: None,
             }),
             ..TopologySpreadConstraint::default()

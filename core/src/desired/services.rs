@@ -45,7 +45,7 @@ fn outside(desired: &Desired<'_>, node_port: NodePort) -> Service {
 }
 
 fn service(desired: &Desired<'_>, name: String, spec: ServiceSpec) -> Service {
-    let spec = ServiceSpec { selector: Some(desired.selector()), ..spec };
+    let spec = ServiceSpec { selector: Some(desired.names.selector()), ..spec };
     Service { metadata: desired.metadata(name), spec: Some(spec), status: None }
 }
 

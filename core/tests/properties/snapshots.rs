@@ -72,8 +72,9 @@ fn slot() -> impl Strategy<Value = Slot> {
 fn goal() -> impl Strategy<Value = Goal> {
     let on_stop = select(vec![OnStop::Retain, OnStop::RetainAll, OnStop::Delete]);
     let on_delete = select(vec![OnDelete::Retain, OnDelete::Delete]);
-    (0_u8..=9, prop::bool::weighted(0.02), on_stop, on_delete)
-        .prop_map(|(size, paused, on_stop, on_delete)| Goal { size, paused, on_stop, on_delete })
+    (0_u8..=9, prop::bool::weighted(0.02), on_stop, on_delete).prop_map(
+        |(size, paused, on_stop, on_delete)| Goal { size, paused, on_stop, on_delete, adopts: None },
+    )
 }
 
 pub fn anything() -> impl Strategy<Value = (Goal, Observed)> {

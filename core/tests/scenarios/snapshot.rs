@@ -16,7 +16,8 @@ const ID: ClusterId = ClusterId(0xc1);
 type Result<T> = std::result::Result<T, String>;
 
 pub fn read(description: &str) -> Result<(Goal, Observed)> {
-    let mut goal = Goal { size: 3, paused: false, on_stop: OnStop::Retain, on_delete: OnDelete::Retain };
+    let mut goal =
+        Goal { size: 3, paused: false, on_stop: OnStop::Retain, on_delete: OnDelete::Retain, adopts: None };
     let mut seen = nothing();
     for line in description.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -101,11 +102,13 @@ fn read_goal(words: &[&str], goal: &mut Goal) -> Result<()> {
     for word in words {
         match *word {
             "paused" => goal.paused = true,
+            "unpaused" => goal.paused = false,
             "on-stop=Retain" => goal.on_stop = OnStop::Retain,
             "on-stop=RetainAll" => goal.on_stop = OnStop::RetainAll,
             "on-stop=Delete" => goal.on_stop = OnStop::Delete,
             "on-delete=Retain" => goal.on_delete = OnDelete::Retain,
             "on-delete=Delete" => goal.on_delete = OnDelete::Delete,
+            "adopt" => goal.adopts = Some("former-uid".into()),
             size => goal.size = number(size)?,
         }
     }
@@ -116,6 +119,7 @@ fn read_cluster(words: &[&str], cluster: &mut Cluster) -> Result<()> {
     for word in words {
         match word.split_once('=').unwrap_or((word, "")) {
             ("no-finalizer", "") => cluster.finalizer = false,
+            ("finalizer", "") => cluster.finalizer = true,
             ("deleting", "") => cluster.deleting = true,
             ("never-formed", "") => cluster.formed = None,
             ("formed", formed) => {
@@ -195,9 +199,11 @@ fn read_member(id: MemberId, words: &[&str], seen: &mut Observed) -> Result<()> 
                 member.learner = true;
                 answer.linearizable = false;
             }
+            ("voter", "") => member.learner = false,
             ("added", "") => (member.start, silent) = (Start::Added, true),
             ("listed", "") => (member.start, silent) = (Start::Listed, true),
             ("silent", "") => silent = true,
+            ("leaderless", "") => (answer.linearizable, answer.leader) = (false, None),
             ("silent-since", seconds) => {
                 silent = true;
                 seen.etcd.silent_since.insert(id, at(number(seconds)?));

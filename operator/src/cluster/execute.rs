@@ -4,7 +4,7 @@
 use std::fmt::Debug;
 
 use etcd_operator_core::desired::Desired;
-use etcd_operator_core::names::{FIELD_MANAGER, FINALIZER, MEMBER_ID_LABEL, Names};
+use etcd_operator_core::names::{CLUSTER_UID_LABEL, FIELD_MANAGER, FINALIZER, MEMBER_ID_LABEL, Names};
 use etcd_operator_core::observed::{ClusterId, MemberId, Ordinal, Seen};
 use etcd_operator_core::order::BootstrapOrder;
 use etcd_operator_core::plan::Action;
@@ -76,8 +76,12 @@ impl Hands<'_> {
                 self.delete::<ConfigMap>(&self.names.order(), preconditions, action).await
             }
             Action::SetReplicas { replicas } => self.set_replicas(*replicas, action).await,
+            Action::AdoptClaim { ordinal, uid } => {
+                let owner = self.look.objects.cluster.uid();
+                self.label_claim(*ordinal, uid, json!({CLUSTER_UID_LABEL: owner}), action).await
+            }
             Action::LabelClaim { ordinal, uid, member } => {
-                self.label_claim(*ordinal, uid, *member, action).await
+                self.label_claim(*ordinal, uid, json!({MEMBER_ID_LABEL: member.to_string()}), action).await
             }
             Action::DeleteClaim { ordinal, uid } => self.delete_claim(*ordinal, uid, action).await,
             Action::DeletePod { ordinal, uid } => {
@@ -168,10 +172,9 @@ impl Hands<'_> {
         &self,
         ordinal: Ordinal,
         uid: &str,
-        member: MemberId,
+        labels: Value,
         action: &Action,
     ) -> Result<(), Failure> {
-        let labels = json!({MEMBER_ID_LABEL: member.to_string()});
         self.change(
             self.claim(ordinal, uid)?,
             json!({"metadata": {"labels": labels}}),

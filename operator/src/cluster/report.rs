@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use etcd_operator_core::api::EtcdCluster;
-use etcd_operator_core::desired::Desired;
+use etcd_operator_core::desired::{Desired, not_rolled_out};
 use etcd_operator_core::events::{self, Event};
 use etcd_operator_core::names::{FIELD_MANAGER, Names};
 use etcd_operator_core::plan::{Action, Plan};
@@ -53,7 +53,10 @@ impl Reporter {
         trouble: Option<&str>,
     ) -> Result<Arc<EtcdCluster>, Failure> {
         let Desired { intent, names, .. } = *desired;
-        let round = Round { intent, names, seen: &look.observed, plan, trouble };
+        let wanted = desired.stateful_set(look.observed.replicas());
+        let differing =
+            look.objects.set.as_deref().map(|set| not_rolled_out(set, &wanted)).unwrap_or_default();
+        let round = Round { intent, names, seen: &look.observed, plan, trouble, not_rolled_out: &differing };
         self.write(&look.objects.cluster, Ok(&round)).await
     }
 
@@ -109,7 +112,7 @@ impl Reporter {
                 ..ObjectMeta::default()
             },
             type_: Some(if event.warning { "Warning" } else { "Normal" }.into()),
-            reason: Some(event.reason.into()),
+            reason: Some(event.reason),
             action: Some(event.action.into()),
             note: Some(event.note),
             regarding: Some(cluster.object_ref(&())),

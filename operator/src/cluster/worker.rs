@@ -277,17 +277,13 @@ fn names_of(cluster: &EtcdCluster, default_domain: &str) -> Names {
 /// A spec that breaks the rules has no intent, but says what becomes of the volumes all the same.
 fn goal_of(cluster: &EtcdCluster, intent: Option<&Intent>) -> Goal {
     match intent {
-        Some(intent) => Goal {
-            size: intent.size,
-            paused: intent.paused,
-            on_stop: intent.storage.on_stop,
-            on_delete: intent.storage.on_delete,
-        },
+        Some(intent) => Goal::from(intent),
         None => Goal {
             size: 0,
             paused: true,
             on_stop: OnStop::RetainAll,
             on_delete: cluster.spec.storage.on_delete,
+            adopts: None,
         },
     }
 }

@@ -1,0 +1,171 @@
+use serde_json::json;
+
+use super::*;
+use crate::api::{EtcdBackupSpec, EtcdRestoreSpec, MemberStatus};
+use crate::decide::{Goal, OnDelete, OnStop, decide};
+use crate::observed::{Cluster, Etcd, Seen};
+use crate::validate::validate;
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).expect("a time in range")
+}
+
+fn cluster(spec: serde_json::Value) -> EtcdCluster {
+    let mut cluster = EtcdCluster::new("kv", serde_json::from_value(spec).expect("it is a spec"));
+    cluster.metadata.generation = Some(1);
+    cluster
+}
+
+fn plain() -> EtcdCluster {
+    cluster(json!({"security": {"tls": {"enabled": false}}}))
+}
+
+/// A look at a cluster of which nothing is there yet.
+fn look(cluster: &EtcdCluster, now: Timestamp) -> Option<EtcdClusterStatus> {
+    let intent = match validate(cluster) {
+        Ok(intent) => intent,
+        Err(problems) => return of_cluster(cluster, Err(&problems), now),
+    };
+    let names = Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() };
+    let seen = Observed {
+        now,
+        cluster: Cluster { uid: "uid".into(), deleting: false, finalizer: true, formed: None },
+        order: None,
+        set: None,
+        pods: Default::default(),
+        claims: Default::default(),
+        etcd: Etcd {
+            answers: Default::default(),
+            members: Seen::Unknown("nobody is there".into()),
+            silent_since: Default::default(),
+        },
+    };
+    let goal = Goal::from(&intent);
+    let plan = decide(&goal, &seen);
+    let round = Round {
+        intent: &intent,
+        names: &names,
+        seen: &seen,
+        plan: &plan,
+        trouble: None,
+        not_rolled_out: &[],
+    };
+    of_cluster(cluster, Ok(&round), now)
+}
+
+fn settled() -> EtcdCluster {
+    let mut cluster = plain();
+    cluster.status = look(&cluster, at(0));
+    cluster
+}
+
+#[test]
+fn a_backup_and_a_restore_are_told_plainly_that_nothing_will_happen() {
+    let expected = |message: &str| {
+        let condition = |type_: &str, status: &str| {
+            json!({
+                "type": type_, "status": status, "reason": "NotImplementedYet", "message": message,
+                "observedGeneration": 1, "lastTransitionTime": "1970-01-01T00:00:00Z",
+            })
+        };
+        json!({
+            "phase": "Failed",
+            "observedGeneration": 1,
+            "conditions": [condition("Ready", "False"), condition("Stalled", "True")],
+        })
+    };
+    let spec: EtcdBackupSpec =
+        serde_json::from_value(json!({"clusterName": "kv", "storageType": "Local"})).expect("it is a spec");
+    let mut backup = EtcdBackup::new("b", spec);
+    backup.metadata.generation = Some(1);
+    backup.status = of_backup(&backup, at(0));
+    let message = "This version of the operator only accepts the object: it makes no backups yet.";
+    assert_eq!(serde_json::to_value(&backup.status).expect("plain data"), expected(message));
+    assert_eq!(of_backup(&backup, at(60)), None);
+
+    let spec: EtcdRestoreSpec =
+        serde_json::from_value(json!({"clusterName": "kv", "backupName": "b"})).expect("it is a spec");
+    let mut restore = EtcdRestore::new("r", spec);
+    restore.metadata.generation = Some(1);
+    restore.status = of_restore(&restore, at(0));
+    let message = "This version of the operator only accepts the object: it restores nothing yet.";
+    assert_eq!(serde_json::to_value(&restore.status).expect("plain data"), expected(message));
+    assert_eq!(of_restore(&restore, at(60)), None);
+}
+
+#[test]
+fn an_edit_is_acknowledged_without_pretending_that_anything_turned() {
+    let mut cluster = settled();
+    cluster.metadata.generation = Some(2);
+    let next = look(&cluster, at(60)).expect("the generation moved");
+    assert_eq!(next.observed_generation, Some(2));
+    for condition in &next.conditions {
+        assert_eq!(condition.observed_generation, Some(2));
+        assert_eq!(condition.last_transition_time, Time(at(0)), "{}", condition.type_);
+    }
+}
+
+#[test]
+fn a_condition_that_turns_gets_a_new_time() {
+    let mut cluster = settled();
+    let status = cluster.status.as_mut().expect("settled");
+    status.conditions[0].status = "True".into();
+    let next = look(&cluster, at(60)).expect("somebody claimed that it is ready");
+    assert_eq!(next.conditions[0].last_transition_time, Time(at(60)));
+    assert_eq!(next.conditions[1].last_transition_time, Time(at(0)));
+}
+
+#[test]
+fn conditions_of_others_are_left_alone() {
+    let mut cluster = settled();
+    let status = cluster.status.as_mut().expect("settled");
+    let mut foreign = status.conditions[0].clone();
+    foreign.type_ = "example.org/Audited".into();
+    status.conditions.push(foreign);
+    status.conditions.reverse();
+    assert_eq!(look(&cluster, at(60)), None);
+    let formed = with_formation(&cluster, ClusterId(0xc1), at(60));
+    assert!(find(&formed.conditions, "example.org/Audited").is_none());
+}
+
+#[test]
+fn while_nothing_changes_only_the_time_of_the_last_look_is_renewed_now_and_then() {
+    let mut cluster = settled();
+    assert_eq!(look(&cluster, at(299)), None);
+    let next = look(&cluster, at(300)).expect("it is time");
+    assert_eq!((&next.observed_at, &next.last_update_time), (&Some(Time(at(300))), &Some(Time(at(0)))));
+    let before = cluster.status.clone().expect("settled");
+    assert_eq!(next, EtcdClusterStatus { observed_at: Some(Time(at(300))), ..before });
+    cluster.status = Some(next);
+    assert_eq!(look(&cluster, at(301)), None);
+}
+
+#[test]
+fn what_cannot_be_observed_again_is_never_dropped_and_never_changed() {
+    let mut cluster = settled();
+    let mut status = with_formation(&cluster, ClusterId(0xc1), at(10));
+    assert_eq!((status.cluster_id.as_deref(), &status.formed_at), (Some("c1"), &Some(Time(at(10)))));
+    status.domain = Some("home.arpa".into());
+    status.last_backup_time = Some(Time(at(5)));
+    status.members = vec![MemberStatus { id: Some("a0".into()), ..MemberStatus::default() }];
+    cluster.status = Some(status.clone());
+    let again = with_formation(&cluster, ClusterId(0xc2), at(20));
+    assert_eq!((again.cluster_id, again.formed_at), (status.cluster_id.clone(), status.formed_at.clone()));
+    cluster.spec.size = 12;
+    let invalid = look(&cluster, at(30)).expect("the spec became invalid");
+    assert_eq!(invalid.members.len(), 1);
+    cluster.status = Some(invalid);
+    cluster.spec.size = 3;
+    let next = look(&cluster, at(40)).expect("the spec became valid");
+    assert_eq!(next.cluster_id, status.cluster_id);
+    assert_eq!(next.formed_at, status.formed_at);
+    assert_eq!(next.domain, status.domain);
+    assert_eq!(next.last_backup_time, status.last_backup_time);
+}
+
+#[test]
+fn others_find_the_pods_and_the_way_in() {
+    let status = settled().status.expect("settled");
+    assert_eq!(status.selector.as_deref(), Some("app.kubernetes.io/name=etcd,etcd.etcd.io/cluster=kv"));
+    assert_eq!(status.client_endpoints, ["http://kv-client.ns.svc.cluster.local:2379"]);
+}

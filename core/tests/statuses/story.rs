@@ -1,0 +1,167 @@
+//! Plays looks at one cluster after each other, each with the status that the one before has written.
+
+use std::fmt::Write;
+
+use etcd_operator_core::api::{EtcdCluster, EtcdClusterStatus, MemberStatus};
+use etcd_operator_core::decide::{Goal, decide};
+use etcd_operator_core::desired;
+use etcd_operator_core::events;
+use etcd_operator_core::names::Names;
+use etcd_operator_core::status::{Round, of_cluster};
+use etcd_operator_core::validate::validate;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use serde_json::{Value, json};
+
+use super::snapshot;
+
+type Result<T> = std::result::Result<T, String>;
+
+/// The same file with the statuses of now.
+pub fn replay(written: &str) -> Result<String> {
+    let mut now = String::new();
+    let mut story = Story::default();
+    let mut told = false;
+    for line in written.lines() {
+        if line.starts_with("== ") {
+            (story, told) = (Story::default(), false);
+        } else if told && !line.is_empty() {
+            continue;
+        } else if told {
+            told = false;
+        } else if line == "--" {
+            write!(now, "--\n{}", story.look()?).map_err(|problem| problem.to_string())?;
+            told = true;
+            continue;
+        } else {
+            story.hear(line)?;
+        }
+        now.push_str(line);
+        now.push('\n');
+    }
+    Ok(format!("{}\n", now.trim_end()))
+}
+
+#[derive(Default)]
+struct Story {
+    /// In the words of the snapshots.
+    world: String,
+    spec: Value,
+    trouble: Option<String>,
+    made_with: Option<Value>,
+    generation: i64,
+    status: Option<EtcdClusterStatus>,
+}
+
+impl Story {
+    fn hear(&mut self, line: &str) -> Result<()> {
+        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+        match word {
+            "spec" => {
+                self.spec = serde_json::from_str(rest).map_err(|problem| format!("{problem}, in: {line}"))?;
+                self.generation += 1;
+            }
+            "trouble" => self.trouble = Some(rest.to_owned()).filter(|text| text != "over"),
+            "made-with" => {
+                let spec = serde_json::from_str(rest).map_err(|problem| format!("{problem}, in: {line}"))?;
+                self.made_with = Some(spec);
+            }
+            _ => {
+                self.world.push_str(line);
+                self.world.push('\n');
+            }
+        }
+        Ok(())
+    }
+
+    fn look(&mut self) -> Result<String> {
+        let (goal, seen) = snapshot::read(&self.world)?;
+        let cluster = self.cluster(&goal, &self.spec, seen.cluster.deleting)?;
+        let names = Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() };
+        let intent = validate(&cluster);
+        let not_rolled_out = match (&intent, &self.made_with) {
+            (Ok(intent), Some(spec)) => {
+                let former = validate(&self.cluster(&goal, spec, false)?).map_err(|it| format!("{it:?}"))?;
+                let set =
+                    |intent| desired::Desired { intent, names: &names, agent_image: "op:1" }.stateful_set(3);
+                desired::not_rolled_out(&set(&former), &set(intent))
+            }
+            (Ok(_) | Err(_), _) => Vec::new(),
+        };
+        let plan = decide(&goal, &seen);
+        let trouble = self.trouble.as_deref();
+        let round = intent.as_ref().map(|intent| Round {
+            intent,
+            names: &names,
+            seen: &seen,
+            plan: &plan,
+            trouble,
+            not_rolled_out: &not_rolled_out,
+        });
+        let round = round.as_ref().map_err(|problems| problems.as_slice());
+        let Some(next) = of_cluster(&cluster, round, seen.now) else { return Ok("nothing new\n".into()) };
+        let written = EtcdCluster { status: Some(next.clone()), ..cluster };
+        assert_eq!(of_cluster(&written, round, seen.now), None, "what was written says it all");
+        let text = shown(self.status.as_ref(), &next);
+        self.status = Some(next);
+        Ok(text)
+    }
+
+    fn cluster(&self, goal: &Goal, more: &Value, deleting: bool) -> Result<EtcdCluster> {
+        let mut spec = json!({
+            "size": goal.size, "paused": goal.paused, "version": "3.6.0",
+            "security": {"tls": {"enabled": false}},
+        });
+        for (field, value) in more.as_object().into_iter().flatten() {
+            spec[field] = value.clone();
+        }
+        let spec = serde_json::from_value(spec).map_err(|problem| problem.to_string())?;
+        let mut cluster = EtcdCluster::new("kv", spec);
+        cluster.metadata.generation = Some(self.generation);
+        cluster.metadata.deletion_timestamp = deleting.then_some(Time(jiff::Timestamp::UNIX_EPOCH));
+        cluster.status = self.status.clone();
+        Ok(cluster)
+    }
+}
+
+/// What deserves a look: conditions that say that all is well are left out.
+fn shown(before: Option<&EtcdClusterStatus>, status: &EtcdClusterStatus) -> String {
+    let unobserved = |status: &EtcdClusterStatus| EtcdClusterStatus { observed_at: None, ..status.clone() };
+    if before.is_some_and(|before| unobserved(before) == unobserved(status)) {
+        return "nothing but that it was looked at\n".into();
+    }
+    let phase = status.phase.map(|phase| format!("{phase:?}")).unwrap_or_default();
+    let mut text = format!("{phase}, ready {}", status.ready_replicas.unwrap_or(-1));
+    for (name, value) in [("cluster", &status.cluster_id), ("leader", &status.leader_id)] {
+        text.extend(value.iter().map(|value| format!(", {name} {value}")));
+    }
+    text.push('\n');
+    for condition in status.conditions.iter().filter(|it| !is_well(it)) {
+        let Condition { type_, status, reason, message, .. } = condition;
+        text.push_str(&format!("{type_}={status} {reason}: {message}\n"));
+    }
+    text.extend(status.members.iter().map(member));
+    for event in events::of_change(before, status) {
+        let kind = if event.warning { "warning" } else { "event" };
+        text.push_str(&format!("{kind}: {}: {}\n", event.reason, event.note));
+    }
+    text
+}
+
+fn is_well(condition: &Condition) -> bool {
+    matches!(
+        (condition.type_.as_str(), condition.status.as_str()),
+        ("Available", "True") | ("Reconciling" | "Stalled" | "QuorumLost", "False")
+    )
+}
+
+fn member(member: &MemberStatus) -> String {
+    let name = member.name.as_deref().unwrap_or("nobody's");
+    let mut words = vec![format!("  {name}")];
+    words.extend(member.id.clone());
+    words.extend(member.role.map(|role| format!("{role:?}")));
+    words.push(format!("{:?}", member.health));
+    words.extend(member.version.clone());
+    words.extend(member.ready.then(|| "ready".into()));
+    words.extend(member.waiting_for.as_ref().map(|awaited| format!("waits for: {awaited}")));
+    words.join(" ") + "\n"
+}

@@ -1,0 +1,218 @@
+//! Members as bare processes, each with an address on loopback of its own, because the ports are always the same.
+
+use std::fs::{self, File};
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, Instant};
+
+use etcd_operator::etcd::{Member, Said};
+use etcd_operator::reach::{PodAddress, Reach};
+use etcd_operator_core::etcd_config::{Birth, MemberConfig, MemberOptions, Place, arguments, peer_url};
+use etcd_operator_core::observed::MemberId;
+use etcd_operator_core::order::BootstrapOrder;
+use etcd_operator_core::start::Member as Peer;
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::sync::{Mutex, MutexGuard};
+
+/// Long enough for the slowest machine; nothing here is expected to take it.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A machine with two cores does not run several clusters at once and keep time.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
+
+pub struct Processes {
+    directory: PathBuf,
+    network: [u8; 3],
+    program: PathBuf,
+    version: String,
+    running: Vec<Option<Child>>,
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Processes {
+    pub async fn new(version: &str) -> Self {
+        static COUNT: AtomicU8 = AtomicU8::new(1);
+        let alone = ONE_AT_A_TIME.lock().await;
+        let program = testbed::build::ensure_etcd(version).await.expect("etcd is built").dir.join("etcd");
+        let (process, count) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let directory = std::env::temp_dir().join(format!("etcd-reach-test-{process}-{count}"));
+        fs::create_dir_all(&directory).expect("a scratch directory");
+        let [.., high, low] = process.to_be_bytes();
+        let network = [127, 100 + (high ^ low) % 100, count];
+        Self { directory, network, program, version: version.into(), running: Vec::new(), _alone: alone }
+    }
+
+    /// A cluster of so many that serves.
+    pub async fn formed(version: &str, size: u8) -> Self {
+        let mut cluster = Self::new(version).await;
+        let order = cluster.order((0..size).map(|n| (name(n), peer_url(&cluster.host(n)))));
+        for ordinal in 0..size {
+            cluster.start(ordinal, &cluster.host(ordinal), Birth::Founds(&order));
+        }
+        for ordinal in 0..size {
+            cluster.serves(ordinal).await;
+        }
+        cluster
+    }
+
+    /// A cluster of one, called as in Kubernetes. The name leads nowhere, but there is nobody to look it up.
+    pub async fn named(version: &str, host: &str) -> Self {
+        let mut cluster = Self::new(version).await;
+        let order = cluster.order([(name(0), peer_url(host))]);
+        cluster.start(0, host, Birth::Founds(&order));
+        cluster.serves(0).await;
+        cluster
+    }
+
+    fn order(&self, members: impl IntoIterator<Item = (String, String)>) -> BootstrapOrder {
+        BootstrapOrder {
+            cluster_uid: "uid".into(),
+            attempt: 1,
+            armed: true,
+            nonce: "n1".into(),
+            members: members.into_iter().collect(),
+        }
+    }
+
+    pub fn host(&self, ordinal: u8) -> String {
+        self.pod(ordinal).address.to_string()
+    }
+
+    pub fn pod(&self, ordinal: u8) -> PodAddress {
+        let [a, b, c] = self.network;
+        let address = IpAddr::V4(Ipv4Addr::new(a, b, c, 1 + ordinal));
+        PodAddress { namespace: "ns".into(), pod: name(ordinal), uid: format!("uid-{ordinal}"), address }
+    }
+
+    pub fn restart(&mut self, ordinal: u8) {
+        self.start(ordinal, &self.host(ordinal), Birth::Known { compares: false });
+    }
+
+    /// Starts a member that was added to the members before it.
+    pub fn join(&mut self, ordinal: u8) {
+        let peers: Vec<_> = (0..=ordinal)
+            .map(|n| Peer {
+                id: n.into(),
+                name: name(n),
+                peer_urls: vec![peer_url(&self.host(n))],
+                client_urls: Vec::new(),
+                is_learner: n == ordinal,
+            })
+            .collect();
+        self.start(ordinal, &self.host(ordinal), Birth::Joins(&peers));
+    }
+
+    fn start(&mut self, ordinal: u8, host: &str, birth: Birth<'_>) {
+        let config = MemberConfig {
+            version: self.version.clone(),
+            cluster_uid: "uid".into(),
+            peer_host: "kv-peer".into(),
+            attempt: None,
+            adopts: None,
+            options: MemberOptions::default(),
+        };
+        let place = Place {
+            name: name(ordinal),
+            host: host.into(),
+            listen: self.pod(ordinal).address,
+            data_dir: self.directory.join(name(ordinal)).display().to_string(),
+        };
+        let log = File::options().create(true).append(true).open(self.log(ordinal)).expect("a log");
+        let child = Command::new(&self.program)
+            .args(arguments(&config, &place, birth).expect("nothing is wrong with it"))
+            .env_clear()
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("a log"))
+            .stderr(log)
+            .spawn()
+            .expect("etcd starts");
+        let index = usize::from(ordinal);
+        if self.running.len() <= index {
+            self.running.resize_with(index + 1, || None);
+        }
+        self.running[index] = Some(child);
+    }
+
+    pub fn kill(&mut self, ordinal: u8) {
+        let mut child = self.running[usize::from(ordinal)].take().expect("it runs");
+        child.kill().expect("it is ours");
+        child.wait().expect("it ends");
+    }
+
+    /// It stays, holds its connections and does nothing any more, as on a node that hangs.
+    pub fn freeze(&self, ordinal: u8) {
+        let child = self.running[usize::from(ordinal)].as_ref().expect("it runs");
+        let id = Pid::from_raw(i32::try_from(child.id()).expect("an id")).expect("an id");
+        kill_process(id, Signal::STOP).expect("it is ours");
+    }
+
+    pub async fn member(&self, ordinal: u8) -> Member {
+        Member::connect(&Reach::Direct, &self.pod(ordinal)).await.expect("it listens")
+    }
+
+    /// Waits until a new connection finds it serving.
+    pub async fn serves(&self, ordinal: u8) -> Said {
+        until("a member to serve", async || {
+            let member = Member::connect(&Reach::Direct, &self.pod(ordinal)).await.ok()?;
+            let said = member.status().await.ok()?;
+            (said.answer.linearizable && said.answer.leader.is_some()).then_some(said)
+        })
+        .await
+    }
+
+    /// Which of so many leads.
+    pub async fn leader(&self, size: u8) -> (u8, MemberId) {
+        until("a leader", async || {
+            for ordinal in 0..size {
+                let answer = self.member(ordinal).await.status().await.ok()?.answer;
+                if answer.leader == Some(answer.member) {
+                    return Some((ordinal, answer.member));
+                }
+            }
+            None
+        })
+        .await
+    }
+
+    fn log(&self, ordinal: u8) -> PathBuf {
+        self.directory.join(format!("log-{ordinal}"))
+    }
+}
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        for child in self.running.iter_mut().flatten() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        if std::thread::panicking() {
+            for ordinal in 0..u8::try_from(self.running.len()).unwrap_or(0) {
+                let log = fs::read_to_string(self.log(ordinal)).unwrap_or_default();
+                let lines: Vec<_> = log.lines().collect();
+                eprintln!("--- {}\n{}", name(ordinal), lines[lines.len().saturating_sub(20)..].join("\n"));
+            }
+        }
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+fn name(ordinal: u8) -> String {
+    format!("kv-{ordinal}")
+}
+
+pub async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(found) = look().await {
+            return found;
+        }
+        assert!(began.elapsed() < LIMIT, "waited too long for {what}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+pub async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(LIMIT, future).await.unwrap_or_else(|_| panic!("waited too long for {what}"))
+}
