@@ -33,13 +33,21 @@ pub struct Load {
     pub keys: usize,
     /// Of each client after each operation.
     pub pause: Duration,
-    /// After which a client no longer waits for an answer.
+    /// After which the first client no longer waits for an answer; the others wait less, down to half of it.
     pub deadline: Duration,
 }
 
 impl Default for Load {
     fn default() -> Self {
         Self { clients: 4, keys: 8, pause: Duration::from_millis(15), deadline: Duration::from_secs(1) }
+    }
+}
+
+impl Load {
+    /// Clients that lose their leader together must not all try again at the same moments: the end of an election
+    /// would be seen at the next of these only.
+    fn deadline_of(&self, number: usize) -> Duration {
+        self.deadline.mul_f64(1.0 - number as f64 / (2 * self.clients.max(1)) as f64)
     }
 }
 
@@ -172,5 +180,17 @@ impl History {
 
     fn seat(&self, number: usize) -> Seat {
         Seat::new(number, self.endpoints.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_try_again_at_different_moments() {
+        let deadlines: Vec<_> =
+            (0..4).map(|number| Load::default().deadline_of(number).as_millis()).collect();
+        assert_eq!(deadlines, [1000, 875, 750, 625]);
     }
 }

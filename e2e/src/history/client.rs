@@ -96,7 +96,8 @@ pub struct Client {
     identity: u64,
     seat: Seat,
     recorder: Arc<Recorder>,
-    load: Load,
+    pause: Duration,
+    deadline: Duration,
     keys: Vec<String>,
     dice: Dice,
     /// The key that the last answer was about, and what it held then.
@@ -106,7 +107,16 @@ pub struct Client {
 impl Client {
     pub fn new(number: usize, seat: Seat, recorder: Arc<Recorder>, load: Load, keys: Vec<String>) -> Self {
         let identity = recorder.new_client();
-        Self { identity, seat, recorder, load, keys, dice: Dice(number as u64), known: None }
+        Self {
+            identity,
+            seat,
+            recorder,
+            pause: load.pause,
+            deadline: load.deadline_of(number),
+            keys,
+            dice: Dice(number as u64),
+            known: None,
+        }
     }
 
     pub async fn work(mut self, working: Arc<RwLock<()>>) {
@@ -119,7 +129,7 @@ impl Client {
                 self.perform(connection, request, false).await;
             }
             drop(under_way);
-            tokio::time::sleep(self.load.pause).await;
+            tokio::time::sleep(self.pause).await;
         }
     }
 
@@ -130,7 +140,7 @@ impl Client {
 
     async fn perform(&mut self, connection: Connection, request: Request, is_final: bool) -> Ending {
         let (endpoint, mut client) = connection;
-        let deadline = self.load.deadline;
+        let deadline = self.deadline;
         let pending = self.recorder.begin(self.identity, endpoint, request, is_final);
         let ending = match tokio::time::timeout(deadline, ask(&mut client, pending.request())).await {
             Ok(Ok(answer)) => Ending::Ok(answer),

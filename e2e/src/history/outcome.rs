@@ -9,13 +9,12 @@ use etcd_client::Error;
 
 use super::operation::Ending;
 
-/// Sent by etcd before it proposes the request to its peers, or while every member refuses it alike.
-const REFUSALS: [&str; 6] = [
+/// Sent by etcd before it proposes the request to its peers.
+const REFUSALS: [&str; 5] = [
     // Asked with "require leader", a member that knows of none does not begin.
     "etcdserver: no leader",
     // Too much is committed that is not applied yet; checked before the proposal.
     "etcdserver: too many requests",
-    "etcdserver: mvcc: database space exceeded",
     "etcdserver: rpc not supported for learner",
     "etcdserver: not capable",
     // Raft has neither appended nor forwarded it.
@@ -77,7 +76,6 @@ mod tests {
         let refusals = [
             (UNAVAILABLE, "etcdserver: no leader"),
             (RESOURCE_EXHAUSTED, "etcdserver: too many requests"),
-            (RESOURCE_EXHAUSTED, "etcdserver: mvcc: database space exceeded"),
             (UNAVAILABLE, "etcdserver: rpc not supported for learner"),
             (UNKNOWN, "raft proposal dropped"),
             (INVALID_ARGUMENT, "etcdserver: key is not provided"),
@@ -103,6 +101,8 @@ mod tests {
             (UNKNOWN, "h2 protocol error"),
             (DEADLINE_EXCEEDED, "context deadline exceeded"),
             (CANCELLED, "operation was canceled"),
+            // The write that finds the quota used up is applied, and then answered with this.
+            (RESOURCE_EXHAUSTED, "etcdserver: mvcc: database space exceeded"),
             // Said by our own side, about an answer.
             (RESOURCE_EXHAUSTED, "decoded message length too large"),
         ];

@@ -13,8 +13,10 @@ use crate::{etcd, wait};
 
 /// For how long clients are left alone.
 const WHILE: Duration = Duration::from_secs(3);
+/// Older ones may answer a read with what they knew before they stood still (etcd#20418).
+const RESUMABLE: &str = "v3.5.35";
 
-pub async fn judged(context: &Context) -> Result<()> {
+pub async fn leader_killed(context: &Context) -> Result<()> {
     let three = Three::create(context).await?;
     let service = &three.plain.name;
     let endpoints = Endpoints::behind_service(context.client().clone(), &context.namespace, service);
@@ -33,6 +35,31 @@ pub async fn judged(context: &Context) -> Result<()> {
     context.step(format!("{verdict:?}"));
     tampering_is_found(context, &file).await?;
     rests_are_no_gaps(context, &three).await
+}
+
+/// Two of three stand still in the middle of their work, so that clients learn the end of nothing.
+pub async fn quorum_lost(context: &Context) -> Result<()> {
+    testbed::image::ensure_etcd(RESUMABLE).await?;
+    let plain = context.plain(3).spread().version(RESUMABLE);
+    let members = plain.create(context.client(), LIMIT).await?;
+    let history = context.history_at(Endpoints::fixed(members.iter().map(|member| member.address))).await?;
+    history.goes_on(LIMIT).await?;
+    let leader = etcd::leader(&members).await?;
+    let follower = members.iter().find(|member| **member != leader).context("a leader without followers")?;
+    let mut paused = Vec::new();
+    for member in [&leader, follower] {
+        paused.push(context.inject(process_faults::pause(context, &member.name)).await?);
+    }
+    tokio::time::sleep(WHILE).await;
+    for pause in &paused {
+        context.undo(pause).await?;
+    }
+    history.goes_on(LIMIT).await?;
+    tokio::time::sleep(WHILE).await;
+    let verdict = history.stop(LIMIT).await?;
+    context.step(format!("{verdict:?}"));
+    ensure!(verdict.unknown > 0, "no client was left in doubt: {verdict:?}");
+    Ok(())
 }
 
 /// Also a second history on the same cluster, to endpoints that do not change.
@@ -62,14 +89,16 @@ async fn tampering_is_found(context: &Context, file: &Path) -> Result<()> {
     ];
     let checker = Checker::build().await?;
     for (name, lie) in lies {
-        let mut lines = lines.clone();
-        lie(&mut lines).with_context(|| format!("nothing in the history to make a {name} of"))?;
+        let lied =
+            lie(lines.clone()).with_context(|| format!("nothing in the history to make a {name} of"))?;
         let tampered = file.with_extension("tampered.jsonl");
-        let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        let text: String = lied.iter().map(|line| format!("{line}\n")).collect();
         std::fs::write(&tampered, text).context("cannot write the tampered history")?;
         match checker.judge(&tampered).await? {
             Judgement::Violated(said) if said.contains(name) => context.step(format!("found: {name}")),
-            other => bail!("{name} was not found in {}: {other:?}", tampered.display()),
+            other @ (Judgement::Good(_) | Judgement::Violated(_) | Judgement::Undecided(_)) => {
+                bail!("{name} was not found in {}: {other:?}", tampered.display())
+            }
         }
         std::fs::remove_file(&tampered)?;
     }
@@ -77,46 +106,44 @@ async fn tampering_is_found(context: &Context, file: &Path) -> Result<()> {
 }
 
 /// `None` if there is nothing to lie about.
-type Lie = fn(&mut Vec<Value>) -> Option<()>;
+type Lie = fn(Vec<Value>) -> Option<Vec<Value>>;
 
 fn is_acked_write(line: &Value) -> bool {
     line["outcome"] == "ok" && line["applied"] == true
 }
 
 /// A final read shows an older value than it did.
-fn forget_a_write(lines: &mut Vec<Value>) -> Option<()> {
+fn forget_a_write(mut lines: Vec<Value>) -> Option<Vec<Value>> {
     let last = lines.iter().rposition(|line| line["final"] == true && line["read"].is_string())?;
     let (key, revision) = (lines[last]["key"].clone(), lines[last]["mod_revision"].as_i64()?);
     let is_older = |line: &&Value| {
-        line["key"] == key
-            && line["kind"] == "put"
-            && is_acked_write(line)
-            && line["revision"].as_i64() < Some(revision)
+        let on_key = line["key"] == key && line["kind"] == "put";
+        on_key && is_acked_write(line) && line["revision"].as_i64() < Some(revision)
     };
     let older = lines.iter().find(is_older)?.clone();
     lines[last]["read"] = older["write"].clone();
     lines[last]["mod_revision"] = older["revision"].clone();
-    Some(())
+    Some(lines)
 }
 
 /// The write that a final read shows is left out.
-fn hide_a_write(lines: &mut Vec<Value>) -> Option<()> {
+fn hide_a_write(mut lines: Vec<Value>) -> Option<Vec<Value>> {
     let shown = lines.iter().rfind(|line| line["final"] == true && line["read"].is_string())?["read"].clone();
     let write = lines.iter().position(|line| line["write"] == shown)?;
     lines.remove(write);
-    Some(())
+    Some(lines)
 }
 
-/// A write has a revision that belonged to the time long before it.
-fn lower_a_revision(lines: &mut Vec<Value>) -> Option<()> {
+/// A write has a revision from before all of them.
+fn lower_a_revision(mut lines: Vec<Value>) -> Option<Vec<Value>> {
     let first = lines.iter().find(|line| is_acked_write(line))?["revision"].as_i64()?;
     let last = lines.iter().rposition(is_acked_write)?;
     lines[last]["revision"] = json!(first - 1);
-    Some(())
+    Some(lines)
 }
 
-fn change_the_cluster(lines: &mut Vec<Value>) -> Option<()> {
+fn change_the_cluster(mut lines: Vec<Value>) -> Option<Vec<Value>> {
     let last = lines.iter().rposition(is_acked_write)?;
     lines[last]["cluster_id"] = json!("another");
-    Some(())
+    Some(lines)
 }
