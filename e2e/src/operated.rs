@@ -1,6 +1,8 @@
 //! One EtcdCluster that the operator runs, as a test handles it: edited like a user would, and looked at from
 //! Kubernetes and from etcd itself.
 
+mod agreement;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::time::Duration;
@@ -19,6 +21,7 @@ use serde_json::{Value, json};
 use crate::etcd::{Listed, Member};
 use crate::progress::Progress;
 use crate::{FIELD_MANAGER, wait};
+pub use agreement::Promised;
 
 /// For everything that the operator does with a cluster in one go, on a machine with other load.
 pub const LIMIT: Duration = Duration::from_secs(180);

@@ -7,6 +7,7 @@ mod cleanup;
 mod disk_faults;
 mod histories;
 mod images;
+mod lifecycle;
 mod names;
 mod network_faults;
 mod node_faults;
@@ -34,11 +35,15 @@ const KEY: &str = "e2e/key";
 const VALUE: &str = "written before the fault";
 
 pub fn all() -> Vec<Test> {
-    [as_in_the_field(), in_three_zones(), on_one_node(), on_a_bare_machine()].into_iter().flatten().collect()
+    let field = Topology::Up(Config { nodes: 3, dns: DnsProfile::Field });
+    let operated = lifecycle::tests(&field);
+    [as_in_the_field(&field), operated, in_three_zones(), on_one_node(), on_a_bare_machine()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
-fn as_in_the_field() -> Vec<Test> {
-    let field = Topology::Up(Config { nodes: 3, dns: DnsProfile::Field });
+fn as_in_the_field(field: &Topology) -> Vec<Test> {
     vec![
         field.smoke("basics::exec_logs_and_port_forward_work", |c| basics::from_outside(c).boxed_local()),
         field.smoke("basics::a_node_port_answers_on_every_node", |c| basics::node_port(c).boxed_local()),

@@ -1,0 +1,132 @@
+//! Clusters that the operator runs, from birth to deletion, with clients that write and read all the time and are
+//! judged by what they saw.
+
+mod removal;
+mod scaling;
+mod stopping;
+mod surroundings;
+mod versions;
+
+use anyhow::{Context as _, Result};
+use futures::FutureExt;
+use serde_json::{Value, json};
+
+use super::LIMIT;
+use crate::history::History;
+use crate::operated::{Operated, Promised};
+use crate::runner::{Context, Test, Topology};
+
+const NAME: &str = "kv";
+
+pub fn tests(field: &Topology) -> Vec<Test> {
+    vec![
+        field.full("lifecycle::one_member_is_created", |c| scaling::created(c, 1).boxed_local()),
+        field.smoke("lifecycle::three_members_are_created", |c| scaling::created(c, 3).boxed_local()),
+        field.full("lifecycle::five_members_are_created", |c| scaling::created(c, 5).boxed_local()),
+        field.full("lifecycle::seven_members_are_created", |c| scaling::created(c, 7).boxed_local()),
+        field.full("lifecycle::one_to_three_to_five_and_back_over_two", |c| {
+            scaling::through(c, 1, &[3, 5, 3, 2, 1]).boxed_local()
+        }),
+        field.full("lifecycle::one_to_nine", |c| scaling::through(c, 1, &[9]).boxed_local()),
+        field.smoke("lifecycle::a_change_of_mind_leaves_nothing_behind", |c| {
+            scaling::change_of_mind(c).boxed_local()
+        }),
+        field.smoke("lifecycle::stopped_and_started_with_its_data", |c| {
+            stopping::one_three_one_none_one(c).boxed_local()
+        }),
+        field
+            .full("lifecycle::three_members_stop_and_start", |c| stopping::three_none_three(c).boxed_local()),
+        field.full("lifecycle::a_stop_that_keeps_all_volumes", |c| stopping::retain_all(c).boxed_local()),
+        field.full("lifecycle::a_stop_that_keeps_no_volume", |c| stopping::delete(c).boxed_local()),
+        field.smoke("lifecycle::kept_volumes_are_not_taken_by_a_cluster_of_the_same_name", |c| {
+            removal::recreated(c).boxed_local()
+        }),
+        field.full("lifecycle::deleted_with_its_volumes", |c| removal::with_volumes(c).boxed_local()),
+        field.full("lifecycle::nothing_happens_while_paused", |c| surroundings::paused(c).boxed_local()),
+        field.full("lifecycle::the_disruption_budget_can_be_disabled", |c| {
+            surroundings::disruption_budget(c).boxed_local()
+        }),
+        field.full("lifecycle::reached_from_outside_with_tools_beside_it", |c| {
+            surroundings::from_outside(c).boxed_local()
+        }),
+        field.full("lifecycle::pods_come_back_while_the_operator_is_away", |c| {
+            surroundings::operator_away(c).boxed_local()
+        }),
+        field.full("lifecycle::etcd_3_6", |c| versions::scaled(c, "v3.6.16").boxed_local()),
+        field.full("lifecycle::etcd_3_7", |c| versions::scaled(c, "v3.7.3").boxed_local()),
+        field.full("lifecycle::an_old_etcd_3_5", |c| versions::old(c).boxed_local()),
+        field.full("lifecycle::learners_serve_no_clients", |c| versions::learner(c, "v3.5.21").boxed_local()),
+    ]
+}
+
+/// A cluster that is settled, and clients that write.
+async fn born(context: &Context, size: u8, more: Value) -> Result<(Operated, History)> {
+    let cluster = asked_for(context, size, more).await?;
+    cluster.wait_until_settled(size).await?;
+    let history = context.writers(&cluster).await?;
+    Ok((cluster, history))
+}
+
+/// Only asked for. `more` is what the spec says besides.
+async fn asked_for(context: &Context, size: u8, more: Value) -> Result<Operated> {
+    let mut spec = json!({"size": size, "storage": {"size": "1Gi"}});
+    merge(&mut spec, more);
+    let cluster = context.operated(NAME, spec).await?;
+    context.step(format!("{NAME} with {size} member(s) is asked for"));
+    Ok(cluster)
+}
+
+fn merge(into: &mut Value, more: Value) {
+    match (into, more) {
+        (Value::Object(into), Value::Object(more)) => {
+            for (key, value) in more {
+                merge(into.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (into, more) => *into = more,
+    }
+}
+
+/// Edits the size, waits until that is done, and looks at everything.
+async fn scaled(cluster: &Operated, size: u8) -> Result<()> {
+    cluster.scale(size).await?;
+    cluster.wait_until_settled(size).await?;
+    cluster.agrees(&Promised::members(size)).await
+}
+
+/// The last word on what clients saw.
+async fn judged(context: &Context, history: History) -> Result<()> {
+    history.goes_on(LIMIT).await?;
+    let verdict = history.stop(LIMIT).await?;
+    context.step(format!("{verdict:?}"));
+    Ok(())
+}
+
+/// What must survive: the identity of the cluster, and everything written.
+struct Identity {
+    cluster_id: u64,
+    revision: i64,
+}
+
+impl Identity {
+    async fn of(cluster: &Operated) -> Result<Self> {
+        Ok(Self { cluster_id: cluster.cluster_id().await?, revision: cluster.revision().await? })
+    }
+
+    async fn is_still_that_of(&self, cluster: &Operated) -> Result<()> {
+        let now = Self::of(cluster).await.context("the identity of the cluster")?;
+        anyhow::ensure!(
+            now.cluster_id == self.cluster_id,
+            "another cluster: {:x}, was {:x}",
+            now.cluster_id,
+            self.cluster_id
+        );
+        anyhow::ensure!(
+            now.revision >= self.revision,
+            "the revision went back from {} to {}",
+            self.revision,
+            now.revision
+        );
+        Ok(())
+    }
+}

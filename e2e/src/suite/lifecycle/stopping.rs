@@ -1,0 +1,80 @@
+//! Size 0 and back: what is kept, and that it is as it was.
+
+use anyhow::{Result, ensure};
+use etcd_operator_core::api::Phase;
+use etcd_operator_core::names::condition;
+use serde_json::json;
+
+use super::{Identity, born, judged, scaled};
+use crate::history::History;
+use crate::operated::{Operated, Promised};
+use crate::runner::Context;
+
+pub async fn one_three_one_none_one(context: &Context) -> Result<()> {
+    let (cluster, mut history) = born(context, 1, json!({})).await?;
+    scaled(&cluster, 3).await?;
+    scaled(&cluster, 1).await?;
+    let before = stopped(&cluster, &mut history, 1).await?;
+    started(&cluster, &mut history, 1, &before).await?;
+    judged(context, history).await
+}
+
+pub async fn three_none_three(context: &Context) -> Result<()> {
+    let (cluster, mut history) = born(context, 3, json!({})).await?;
+    let before = stopped(&cluster, &mut history, 1).await?;
+    started(&cluster, &mut history, 3, &before).await?;
+    judged(context, history).await
+}
+
+/// All members stop as they are, and are the same ones afterwards.
+pub async fn retain_all(context: &Context) -> Result<()> {
+    let (cluster, mut history) = born(context, 3, json!({"storage": {"onStop": "RetainAll"}})).await?;
+    let members = cluster.member_list().await?;
+    let before = stopped(&cluster, &mut history, 3).await?;
+    started(&cluster, &mut history, 3, &before).await?;
+    let after = cluster.member_list().await?;
+    ensure!(members == after, "other members than before: {after:?}, were {members:?}");
+    judged(context, history).await
+}
+
+/// What was asked to be gone is gone, and no other cluster takes its place.
+pub async fn delete(context: &Context) -> Result<()> {
+    let (cluster, history) = born(context, 3, json!({"storage": {"onStop": "Delete"}})).await?;
+    judged(context, history).await?;
+    cluster.scale(0).await?;
+    cluster.wait_until_settled(0).await?;
+    cluster.agrees(&Promised::stopped(0)).await?;
+    cluster.scale(1).await?;
+    let failed = |status: &etcd_operator_core::api::EtcdClusterStatus| status.phase == Some(Phase::Failed);
+    let refused = cluster
+        .wait_for("a start without data is refused", |cluster| {
+            let status = cluster.status.as_ref();
+            status.is_some_and(|it| failed(it) && it.observed_generation == cluster.metadata.generation)
+        })
+        .await?;
+    let conditions = refused.status.map(|status| status.conditions).unwrap_or_default();
+    let stalled = conditions.into_iter().find(|it| it.type_ == condition::STALLED);
+    ensure!(
+        stalled.as_ref().is_some_and(|it| it.status == "True" && it.reason == "DataLost"),
+        "not told that the data is gone: {stalled:?}"
+    );
+    ensure!(cluster.pods().await?.is_empty() && cluster.claims().await?.is_empty(), "a new cluster began");
+    Ok(())
+}
+
+/// Nobody writes meanwhile; so many volumes are left.
+async fn stopped(cluster: &Operated, history: &mut History, claims: u8) -> Result<Identity> {
+    history.pause().await;
+    let before = Identity::of(cluster).await?;
+    cluster.scale(0).await?;
+    cluster.wait_until_settled(0).await?;
+    cluster.agrees(&Promised::stopped(claims)).await?;
+    Ok(before)
+}
+
+async fn started(cluster: &Operated, history: &mut History, size: u8, before: &Identity) -> Result<()> {
+    scaled(cluster, size).await?;
+    before.is_still_that_of(cluster).await?;
+    history.resume();
+    Ok(())
+}

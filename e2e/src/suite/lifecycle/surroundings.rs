@@ -1,0 +1,129 @@
+//! What stands around the members, and what happens when nobody looks after them.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, Result, ensure};
+use etcd_operator_core::names::condition;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::json;
+
+use super::{NAME, born, judged, scaled};
+use crate::etcd::Member;
+use crate::operated::{Operated, Promised};
+use crate::runner::Context;
+use crate::suite::{BACK_OFF_LIMIT, LIMIT};
+use crate::wait;
+
+/// Not the one of the user guide, whose Service may still be there.
+const NODE_PORT: u16 = 30380;
+
+/// The operator says that it has seen an edit, and does nothing about it until it is let go on.
+pub async fn paused(context: &Context) -> Result<()> {
+    let (cluster, history) = born(context, 1, json!({})).await?;
+    cluster.edit(json!({"spec": {"paused": true, "size": 3}})).await?;
+    let noticed = cluster.wait_for("the pause is noticed", |cluster| {
+        let status = cluster.status.as_ref();
+        status.is_some_and(|status| {
+            status.observed_generation == cluster.metadata.generation
+                && status.conditions.iter().any(|it| it.type_ == condition::PAUSED && it.status == "True")
+        })
+    });
+    noticed.await?;
+    let service = cluster.names().client_service();
+    let kubectl = context.kubectl();
+    kubectl.run(&["delete", "service", &service, "--namespace", &cluster.namespace]).await?;
+    for pod in cluster.pods().await?.into_keys() {
+        kubectl.run(&["delete", "pod", &pod, "--namespace", &cluster.namespace]).await?;
+    }
+    serve(&cluster, 1).await?;
+    context.step("Kubernetes has brought the pod back");
+    let replicas = cluster.api::<StatefulSet>().get(NAME).await?.spec.and_then(|spec| spec.replicas);
+    ensure!(replicas == Some(1), "scaled to {replicas:?} while paused");
+    ensure!(cluster.member_list().await?.len() == 1, "a member was added while paused");
+    let services = cluster.labelled::<k8s_openapi::api::core::v1::Service>().await?;
+    ensure!(!services.contains_key(&service), "a Service was made while paused");
+
+    cluster.edit(json!({"spec": {"paused": false}})).await?;
+    cluster.wait_until_settled(3).await?;
+    cluster.agrees(&Promised::members(3)).await?;
+    judged(context, history).await
+}
+
+pub async fn disruption_budget(context: &Context) -> Result<()> {
+    let (cluster, history) = born(context, 3, json!({"podDisruptionBudget": "Disabled"})).await?;
+    cluster.agrees(&Promised::members(3).without_budget()).await?;
+    for (wanted, promised) in
+        [("Enabled", Promised::members(3)), ("Disabled", Promised::members(3).without_budget())]
+    {
+        cluster.edit(json!({"spec": {"podDisruptionBudget": wanted}})).await?;
+        cluster.wait_until_settled(3).await?;
+        cluster.agrees(&promised).await?;
+    }
+    judged(context, history).await
+}
+
+/// A fixed port on every node, and network tools in every pod, which shows as 2/2.
+pub async fn from_outside(context: &Context) -> Result<()> {
+    let more = json!({"externalAccess": {"nodePort": {"port": NODE_PORT}}, "debugSidecar": {}});
+    let (cluster, history) = born(context, 1, more).await?;
+    cluster.agrees(&Promised::members(1).with_node_port()).await?;
+    let id = cluster.cluster_id().await?;
+    for node in context.bed().nodes() {
+        let member = Member { name: node.name(), address: (node.address(), NODE_PORT).into() };
+        let answers = async || Ok(member.status().await?.cluster_id == id);
+        wait::until(&format!("{node} answers on port {NODE_PORT}"), LIMIT, answers).await?;
+    }
+    context.step("every node answers");
+    cluster.scale(3).await?;
+    cluster.wait_until_settled(3).await?;
+    cluster.agrees(&Promised::members(3).with_node_port()).await?;
+    let within = ["--namespace", cluster.namespace.as_str()];
+    let shown = context.kubectl().run(&[&within[..], &["get", "pods", "--no-headers"]].concat()).await?;
+    let both_run = |line: &&str| line.split_whitespace().nth(1) == Some("2/2");
+    ensure!(shown.lines().filter(both_run).count() == 3, "not three pods with two containers:\n{shown}");
+    let tools = ["exec", "kv-0", "-c", "netshoot", "--", "nslookup", "kv-1.kv-peer"];
+    let said = context.kubectl().run(&[&within[..], &tools].concat()).await?;
+    ensure!(said.contains("Address"), "the tools do not work:\n{said}");
+    let shut = json!({"spec": {"externalAccess": null}});
+    cluster.edit(shut).await?;
+    cluster.wait_until_settled(3).await?;
+    cluster.agrees(&Promised::members(3)).await?;
+    judged(context, history).await
+}
+
+/// All pods are lost at once, and nobody but Kubernetes is there to bring them back.
+pub async fn operator_away(context: &Context) -> Result<()> {
+    let (cluster, history) = born(context, 3, json!({})).await?;
+    let operator = context.operator().await?;
+    operator.stop().await?;
+    context.step("the operator is away");
+    let before = uids(&cluster.pods().await?);
+    let all = ["delete", "pods", "--namespace", &cluster.namespace, "--selector", "etcd.etcd.io/cluster=kv"];
+    context.kubectl().run(&all).await?;
+    serve(&cluster, 3).await?;
+    let after = uids(&cluster.pods().await?);
+    ensure!(before.iter().all(|uid| !after.contains(uid)), "the same pods: {before:?}, {after:?}");
+    history.goes_on(BACK_OFF_LIMIT).await?;
+    context.step("all pods came back by themselves");
+    operator.start().await?;
+    scaled(&cluster, 3).await?;
+    judged(context, history).await
+}
+
+/// Waits until so many pods are there and each serves.
+async fn serve(cluster: &Operated, size: usize) -> Result<()> {
+    let all = async || {
+        let members = cluster.members().await?;
+        ensure!(members.len() == size, "pods with an address: {members:?}");
+        for member in members {
+            member.linearizable_read(crate::suite::KEY).await.with_context(|| member.name.clone())?;
+        }
+        Ok(true)
+    };
+    wait::until(&format!("{size} pod(s) of {} serve", cluster.name), BACK_OFF_LIMIT, all).await
+}
+
+fn uids(pods: &BTreeMap<String, Pod>) -> Vec<Option<String>> {
+    pods.values().map(|pod| pod.metadata.uid.clone()).collect()
+}
