@@ -1,9 +1,16 @@
 //! The real `kubectl`, pointed at one cluster.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use tokio::process::Command;
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
+
+/// How long a command that goes on and on may take to say its first word.
+const FIRST_WORD: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Debug)]
 pub struct Kubectl {
@@ -38,7 +45,7 @@ impl Kubectl {
         if let Some(kubeconfig) = &self.kubeconfig {
             command.arg("--kubeconfig").arg(kubeconfig);
         }
-        command.args(arguments).stdin(std::process::Stdio::null()).kill_on_drop(true);
+        command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
         command
     }
 
@@ -63,6 +70,25 @@ impl Kubectl {
         Ok(said.out)
     }
 
+    /// Starts one that goes on until it is dropped, such as `get --watch`.
+    pub fn keep_running(&self, arguments: &[&str]) -> Result<Running> {
+        let mut command = self.command(arguments);
+        let mut child = command.stdout(Stdio::piped()).spawn().context("cannot run kubectl")?;
+        let told = BufReader::new(child.stdout.take().context("no output")?).lines();
+        Ok(Running { child, told })
+    }
+
+    /// Leads a port of this machine, which must be left to chance (`:2379`), to a pod or Service.
+    pub async fn port_forward(&self, arguments: &[&str]) -> Result<Forward> {
+        let mut running = self.keep_running(&[&["port-forward"], arguments].concat())?;
+        let said = tokio::time::timeout(FIRST_WORD, running.next_line()).await;
+        let said = said.context("port-forward says nothing")??;
+        // Forwarding from 127.0.0.1:40123 -> 2379
+        let address = said.split_whitespace().nth(2).and_then(|address| address.parse().ok());
+        let address = address.with_context(|| format!("no address in {said:?}"))?;
+        Ok(Forward { address, running })
+    }
+
     /// Runs it before the user's eyes.
     pub async fn show(&self, arguments: &[&str]) -> Result<()> {
         let status = self
@@ -72,5 +98,33 @@ impl Kubectl {
             .with_context(|| format!("cannot run {}", self.program.display()))?;
         ensure!(status.success(), "`kubectl {}` failed ({status})", arguments.join(" "));
         Ok(())
+    }
+}
+
+/// A command that goes on; it ends when this is dropped.
+pub struct Running {
+    child: Child,
+    told: Lines<BufReader<ChildStdout>>,
+}
+
+impl Running {
+    pub async fn next_line(&mut self) -> Result<String> {
+        self.told.next_line().await?.context("kubectl ended")
+    }
+
+    pub async fn stop(mut self) -> Result<()> {
+        self.child.kill().await.context("cannot end kubectl")
+    }
+}
+
+/// Open as long as this is there: kubectl tells of every connection, and would end if nobody listened.
+pub struct Forward {
+    pub address: SocketAddr,
+    running: Running,
+}
+
+impl Forward {
+    pub async fn stop(self) -> Result<()> {
+        self.running.stop().await
     }
 }

@@ -1,13 +1,10 @@
 //! What anyone expects of a Kubernetes.
 
-use std::process::Stdio;
-
 use anyhow::{Context as _, Result, bail, ensure};
 use k8s_openapi::api::core::v1::{Node, Pod, Service};
 use kube::Api;
 use kube::api::PostParams;
 use serde_json::json;
-use tokio::io::{AsyncBufReadExt, BufReader};
 
 use super::LIMIT;
 use crate::etcd::{CLIENT_PORT, Member};
@@ -30,21 +27,11 @@ pub async fn from_outside(context: &Context) -> Result<()> {
     ensure!(logs.contains("ready to serve client requests"), "not etcd's log:\n{logs}");
     context.step("logs work");
 
-    let words = [&within[..], &["port-forward", &pod, ":2379"]].concat();
-    let mut forward =
-        kubectl.command(&words).stdout(Stdio::piped()).spawn().context("cannot run kubectl port-forward")?;
-    // It tells of every connection, and would end if nobody listened.
-    let mut told = BufReader::new(forward.stdout.take().context("no output")?).lines();
-    let said = tokio::time::timeout(LIMIT, told.next_line())
-        .await
-        .context("port-forward says nothing")??
-        .context("port-forward ended")?;
-    // Forwarding from 127.0.0.1:40123 -> 2379
-    let address = said.split_whitespace().nth(2).and_then(|address| address.parse().ok());
-    let local = Member { name: pod, address: address.with_context(|| format!("no address in {said:?}"))? };
+    let forward = kubectl.port_forward(&[&within[..], &[&pod, ":2379"]].concat()).await?;
+    let local = Member { name: pod, address: forward.address };
     let status = local.status().await?;
     ensure!(format!("v{}", status.version) == etcd.version, "not our etcd: {status:?}");
-    forward.kill().await.context("cannot end port-forward")?;
+    forward.stop().await?;
     ensure!(local.status().await.is_err(), "answers without port-forward");
     context.step("port-forward works");
     Ok(())
