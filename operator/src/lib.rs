@@ -8,5 +8,6 @@ pub mod controller;
 pub mod crds;
 pub mod etcd;
 pub mod http;
+pub mod lease;
 pub mod reach;
 pub mod telemetry;

@@ -10,6 +10,7 @@ use testbed::api_only::ApiOnly;
 use testbed::shell::run;
 
 mod definitions;
+mod lease;
 mod manifests;
 mod objects;
 mod reports;
