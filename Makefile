@@ -17,7 +17,7 @@ SEEDS ?=
 
 # Built together, so that the programs share one compilation of what they depend on.
 programs := $(or $(CARGO_TARGET_DIR),target)/debug
-gofmt := find testbed -name '*.go' -print0 | xargs -0r gofmt
+gofmt := find testbed e2e -name '*.go' -print0 | xargs -0r gofmt
 crds := config/crd/crds.yaml
 api_reference := docs/api.md
 image := ghcr.io/etcd-k8s-operator/etcd-operator:dev
@@ -68,6 +68,7 @@ test: deps ## Check and test: verify, all tests, the smoke part of e2e
 	@hack/timed "verify" $(MAKE) verify
 	@hack/timed "tests" cargo test --locked --workspace
 	@hack/timed "tests of Go" go -C testbed/go/coredns test ./denied
+	@hack/timed "tests of the history checker" go -C e2e/history-checker test .
 	@hack/timed "e2e --smoke" $(MAKE) e2e SMOKE=1
 
 .PHONY: verify

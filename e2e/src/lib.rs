@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod etcd;
 pub mod evidence;
+pub mod history;
 pub mod kubectl;
 pub mod machine;
 pub mod namespace;

@@ -17,6 +17,7 @@ use testbed::cluster::{Config, Testbed};
 use testbed::fault::{self, Fault, Injected};
 use testbed::image;
 
+use crate::history::{Endpoints, History, Load};
 use crate::kubectl::Kubectl;
 use crate::passed::Passed;
 use crate::plain::{self, Plain};
@@ -59,6 +60,7 @@ impl Topology {
 
 /// What a test gets: a cluster, and a namespace of its own in it.
 pub struct Context {
+    test: &'static str,
     /// `None` for [`Topology::Bare`].
     cluster: Option<(Testbed, Client)>,
     pub namespace: String,
@@ -88,6 +90,18 @@ impl Context {
 
     pub fn plain(&self, size: usize) -> Plain {
         Plain::new(&self.namespace, "etcd", size)
+    }
+
+    /// Sends clients to an `EtcdCluster` of this test. What they record is evidence.
+    pub async fn history(&self, cluster: &str) -> Result<History> {
+        self.history_at(Endpoints::of_cluster(self.client().clone(), &self.namespace, cluster)).await
+    }
+
+    pub async fn history_at(&self, endpoints: Endpoints) -> Result<History> {
+        let directory = evidence::directory(self.test);
+        let file =
+            (1..).map(|number| directory.join(format!("history-{number}.jsonl"))).find(|file| !file.exists());
+        History::start(endpoints, Load::default(), file.context("too many histories")?).await
     }
 
     pub fn step(&self, text: impl AsRef<str>) {
@@ -211,7 +225,10 @@ async fn run_one(test: &Test, session: &mut Session) -> Result<()> {
         },
     };
     let outcome = match outcome {
-        Ok(()) => Ok(()),
+        Ok(()) => {
+            evidence::clear(test.name);
+            Ok(())
+        }
         Err(error) => {
             let text = format!("{error:#}");
             let kept = evidence::collect(test.name, &text, bed.as_ref(), namespace.as_deref()).await;
@@ -245,7 +262,9 @@ async fn guarded(work: impl Future<Output = Result<()>>) -> Result<()> {
 }
 
 async fn enter(test: &Test, bed: Option<Testbed>, progress: Progress) -> Result<Context> {
-    let Some(bed) = bed else { return Ok(Context { cluster: None, namespace: String::new(), progress }) };
+    let Some(bed) = bed else {
+        return Ok(Context { test: test.name, cluster: None, namespace: String::new(), progress });
+    };
     let client = bed.client().await?;
     let namespace: Namespace = serde_json::from_value(json!({
         "metadata": {
@@ -257,7 +276,7 @@ async fn enter(test: &Test, bed: Option<Testbed>, progress: Progress) -> Result<
         .create(&PostParams::default(), &namespace)
         .await
         .context("cannot create the test's namespace")?;
-    Ok(Context { cluster: Some((bed, client)), namespace: created.name_any(), progress })
+    Ok(Context { test: test.name, cluster: Some((bed, client)), namespace: created.name_any(), progress })
 }
 
 /// Undoes what the test did. The namespace goes in its own time: the next test has another one.

@@ -5,6 +5,7 @@
 mod basics;
 mod cleanup;
 mod disk_faults;
+mod histories;
 mod images;
 mod names;
 mod network_faults;
@@ -64,6 +65,9 @@ fn in_three_zones() -> Vec<Test> {
         zones.smoke("basics::members_are_spread_over_zones", |c| basics::zones(c).boxed_local()),
         zones.smoke("dns::fast_sees_a_new_name_at_once", |c| names::fast_forgets(c).boxed_local()),
         zones.smoke("faults::a_killed_process_comes_back", |c| process_faults::killed(c).boxed_local()),
+        zones
+            .smoke("histories::a_killed_leader_loses_nothing", |c| histories::leader_killed(c).boxed_local()),
+        zones.full("histories::a_lost_quorum_loses_nothing", |c| histories::quorum_lost(c).boxed_local()),
         zones.smoke("faults::a_paused_process_is_silent", |c| process_faults::paused(c).boxed_local()),
         zones.smoke("faults::a_pod_can_be_cut_off", |c| network_faults::pod_cut_off(c).boxed_local()),
         zones.smoke("faults::a_pod_can_be_cut_one_way", |c| network_faults::pod_cut_one_way(c).boxed_local()),

@@ -58,6 +58,15 @@ pub async fn ensure_etcd(version: &str) -> Result<EtcdPrograms> {
     Ok(EtcdPrograms { version: part.version.unwrap_or_default(), dir })
 }
 
+/// The program of a Go module that lies elsewhere, given by the program's name and the module's files by their path
+/// in it. `go.sum` must be complete.
+pub async fn ensure_program(
+    name: &'static str,
+    files: &'static [(&'static str, &'static str)],
+) -> Result<PathBuf> {
+    Ok(store().await?.ensure(&Part::elsewhere(name, files)).await?.join(name))
+}
+
 /// Whether [`ensure_base`] has nothing to do.
 pub async fn base_is_built() -> Result<bool> {
     let store = store().await?;

@@ -24,14 +24,7 @@ pub async fn paused(context: &Context) -> Result<()> {
     let three = Three::create(context).await?;
     let victim = &three.members[1];
     let before = wait::restarts(&context.pods().get(&victim.name).await?);
-    let pause = context
-        .inject(Fault::PauseProcess {
-            pod: victim.name.clone(),
-            namespace: context.namespace.clone(),
-            container: Some(CONTAINER.into()),
-            process: Some("etcd".into()),
-        })
-        .await?;
+    let pause = context.inject(pause(context, &victim.name)).await?;
     ensure!(victim.status().await.is_err(), "a paused member answers");
     ensure!(victim.serializable_read(super::KEY).await.is_err(), "a paused member reads");
     let others = || three.others(victim);
@@ -47,6 +40,15 @@ pub async fn paused(context: &Context) -> Result<()> {
 
 pub fn kill(context: &Context, pod: &str) -> Fault {
     Fault::KillProcess {
+        pod: pod.into(),
+        namespace: context.namespace.clone(),
+        container: Some(CONTAINER.into()),
+        process: Some("etcd".into()),
+    }
+}
+
+pub fn pause(context: &Context, pod: &str) -> Fault {
+    Fault::PauseProcess {
         pod: pod.into(),
         namespace: context.namespace.clone(),
         container: Some(CONTAINER.into()),

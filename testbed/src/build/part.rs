@@ -77,6 +77,11 @@ impl Part {
         Self::new("pause", None, &module::PAUSE)
     }
 
+    /// A program of the module's root, which the module is named after.
+    pub fn elsewhere(name: &'static str, files: &'static [(&'static str, &'static str)]) -> Self {
+        Self::new(name, None, &Module { folder: name, files })
+    }
+
     /// The etcd in which the Kubernetes API keeps its objects.
     pub fn api_store() -> Result<Self> {
         let mut modules = module::ETCD.iter();
