@@ -181,8 +181,13 @@ func TestALieInAnHonestHistoryIsFound(t *testing.T) {
 
 func TestALongHistoryIsJudgedInTheEnd(t *testing.T) {
 	h := honest(1, 4, 8, 50_000, 0.01)
+	var lines story
+	for _, op := range h.operations {
+		lines = append(lines, *op)
+	}
+	text := lines.lines(t)
 	began := time.Now()
-	verdict, words := judge(h, time.Minute)
+	verdict, words := judged(t, text)
 	t.Logf("%d operations in %s", len(h.operations), time.Since(began))
 	if verdict != good {
 		t.Errorf("verdict %s\n%s", verdicts[verdict], words)

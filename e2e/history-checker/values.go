@@ -65,9 +65,9 @@ func lost(key string, operations []*operation, writers map[string]*operation) []
 // lost at the end would not be seen.
 func unread(keys map[string][]*operation) []string {
 	var without []string
-	for key, operations := range keys {
+	for _, key := range sorted(keys) {
 		written, final := false, false
-		for _, op := range operations {
+		for _, op := range keys[key] {
 			written = written || op.ackedWrite()
 			final = final || op.Final && op.looks()
 		}

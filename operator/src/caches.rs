@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 use std::hash::Hash;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use etcd_operator_core::api::EtcdCluster;
 use etcd_operator_core::names::CLUSTER_LABEL;
@@ -18,7 +19,7 @@ use kube::runtime::watcher::Event;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::telemetry::chain;
 
@@ -42,12 +43,32 @@ pub struct Caches {
     pub budgets: Store<PodDisruptionBudget>,
 }
 
+/// Who is told that something of a cluster has changed. Nobody, while another operator leads.
+#[derive(Clone, Default)]
+pub struct Wakes(Arc<Mutex<Option<UnboundedSender<Key>>>>);
+
+impl Wakes {
+    /// Whoever listened before is told nothing any more.
+    pub fn listen(&self) -> UnboundedReceiver<Key> {
+        let (sender, receiver) = unbounded_channel();
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(sender);
+        receiver
+    }
+
+    fn send(&self, key: Key) {
+        let mut listener = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if listener.as_ref().is_some_and(|listener| listener.send(key).is_err()) {
+            *listener = None;
+        }
+    }
+}
+
 /// What keeps the caches filled; it never ends.
 pub type Filling = BoxFuture<'static, ()>;
 
 impl Caches {
     /// Whatever changes sends the key of its cluster.
-    pub fn fill(client: &Client, wake: &UnboundedSender<Key>) -> (Self, Filling) {
+    pub fn fill(client: &Client, wake: &Wakes) -> (Self, Filling) {
         let mut watches: Vec<BoxFuture<'static, ()>> = Vec::new();
         let ours = || watcher::Config::default().labels(CLUSTER_LABEL);
         let caches = Self {
@@ -85,11 +106,11 @@ fn key_by_label<K: Resource>(object: &K) -> Option<Key> {
     Some(Key { namespace: object.namespace()?, name })
 }
 
-/// A watch that fails is tried again, each time a little later, and says so once for each failure.
+/// A watch that fails is tried again, and says why once.
 fn watch<K>(
     client: &Client,
     config: watcher::Config,
-    wake: &UnboundedSender<Key>,
+    wake: &Wakes,
     key: fn(&K) -> Option<Key>,
     watches: &mut Vec<BoxFuture<'static, ()>>,
 ) -> Store<K>
@@ -104,6 +125,7 @@ where
 {
     let (store, writer) = reflector::store();
     let wake = wake.clone();
+    let mut trouble = None;
     let objects = watcher(Api::<K>::all(client.clone()), config)
         .default_backoff()
         .modify(|object| object.managed_fields_mut().clear())
@@ -111,13 +133,19 @@ where
     let watching = objects.for_each(move |event| {
         match event {
             Ok(Event::Apply(object) | Event::InitApply(object) | Event::Delete(object)) => {
-                // Nobody listens any more when everything ends.
-                let _ = key(&object).map(|key| wake.send(key));
+                if let Some(key) = key(&object) {
+                    wake.send(key);
+                }
             }
-            Ok(Event::Init | Event::InitDone) => {}
+            Ok(Event::Init) => {}
+            Ok(Event::InitDone) => trouble = None,
             Err(error) => {
-                let kind = K::kind(&());
-                tracing::warn!(object_kind = %kind, error = %chain(&error), "cannot watch: are the CRDs installed and may we read them?");
+                let error = chain(&error).to_string();
+                if trouble.as_ref() != Some(&error) {
+                    let kind = K::kind(&());
+                    tracing::warn!(object_kind = %kind, error, "cannot watch: are the CRDs installed and may we read them?");
+                    trouble = Some(error);
+                }
             }
         }
         futures::future::ready(())

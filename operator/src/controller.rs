@@ -4,13 +4,17 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::sync::Arc;
 
-use tokio::sync::{Notify, mpsc};
+use kube::ResourceExt;
+use kube::runtime::reflector::ObjectRef;
+use tokio::sync::Notify;
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::{AbortHandle, JoinSet};
 
-use crate::caches::{Caches, Key};
+use crate::caches::{Caches, Key, Wakes};
 use crate::cluster::{Context, Worker};
 use crate::http::Ready;
 use crate::later;
+use crate::lease::Election;
 use crate::reach::Reach;
 
 /// What is the same for all clusters.
@@ -20,41 +24,50 @@ pub struct Settings {
     pub agent_image: String,
     /// The DNS domain of new clusters.
     pub domain: String,
-    /// Who we are, for events and for the lease.
-    pub identity: String,
 }
 
-/// Runs until `stop` comes, and marks us ready when everything has been listed once. Whatever is under way when it is
-/// dropped is broken off, which is safe at any moment.
+/// Runs until `stop` comes. Everything is watched from the beginning, which makes us ready; but only who leads acts.
+/// Whatever is under way when leadership is lost is broken off, which is safe at any moment.
 pub async fn run(
     client: kube::Client,
     settings: Settings,
+    election: Election,
     ready: Ready,
-    stop: impl Future<Output = ()> + Send + 'static,
+    stop: impl Future<Output = ()> + Clone,
 ) {
-    tokio::select! {
-        () = stop => {}
-        () = clusters(client.clone(), settings, ready) => {}
-        () = later::run(client) => {}
-    }
-}
-
-async fn clusters(client: kube::Client, settings: Settings, ready: Ready) {
-    let (wake, woken) = mpsc::unbounded_channel();
-    let (caches, filling) = Caches::fill(&client, &wake);
-    let Settings { reach, agent_image, domain, identity } = settings;
+    let wakes = Wakes::default();
+    let (caches, filling) = Caches::fill(&client, &wakes);
+    let Settings { reach, agent_image, domain } = settings;
+    let identity = election.identity().to_owned();
+    let context = Context { client, caches, reach, agent_image, domain, identity };
+    let context = Arc::new(context);
     let working = async {
-        if caches.filled().await.is_err() {
+        if context.caches.filled().await.is_err() {
             return;
         }
         ready.set();
-        tracing::info!(objects = caches.clusters.len(), "watching");
-        let context = Context { client, caches: caches.clone(), reach, agent_image, domain, identity };
-        dispatch(Arc::new(context), woken).await;
+        tracing::info!(objects = context.caches.clusters.len(), "watching");
+        election.lead(|| act(&context, &wakes, stop.clone()), stop.clone()).await;
+    };
+    let stopped_before_anything_was_listed = async {
+        stop.clone().await;
+        if ready.get() {
+            std::future::pending().await
+        }
     };
     tokio::select! {
         () = filling => {}
         () = working => {}
+        () = stopped_before_anything_was_listed => {}
+    }
+}
+
+/// What only the leader does.
+async fn act(context: &Arc<Context>, wakes: &Wakes, stop: impl Future<Output = ()>) {
+    tokio::select! {
+        () = stop => {}
+        () = dispatch(context, wakes.listen()) => {}
+        () = later::run(context.client.clone()) => {}
     }
 }
 
@@ -64,22 +77,38 @@ struct Running {
 }
 
 /// Wakes the worker of whatever changed, and starts one for a cluster that has none.
-async fn dispatch(context: Arc<Context>, mut woken: mpsc::UnboundedReceiver<Key>) {
-    let mut workers = JoinSet::new();
-    let mut running: HashMap<Key, Running> = HashMap::new();
+async fn dispatch(context: &Arc<Context>, mut woken: UnboundedReceiver<Key>) {
+    let mut workers = Workers::default();
+    for cluster in context.caches.clusters.state() {
+        let namespace = cluster.namespace().unwrap_or_default();
+        workers.wake(context, Key { namespace, name: cluster.name_any() });
+    }
     while let Some(key) = woken.recv().await {
-        while workers.try_join_next().is_some() {}
-        if let Some(worker) = running.get(&key).filter(|worker| !worker.task.is_finished()) {
+        workers.wake(context, key);
+    }
+}
+
+/// They end when they are dropped.
+#[derive(Default)]
+struct Workers {
+    tasks: JoinSet<()>,
+    running: HashMap<Key, Running>,
+}
+
+impl Workers {
+    fn wake(&mut self, context: &Arc<Context>, key: Key) {
+        while self.tasks.try_join_next().is_some() {}
+        if let Some(worker) = self.running.get(&key).filter(|worker| !worker.task.is_finished()) {
             worker.wake.notify_one();
-            continue;
+            return;
         }
-        running.retain(|_, worker| !worker.task.is_finished());
-        let cluster = kube::runtime::reflector::ObjectRef::new(&key.name).within(&key.namespace);
+        self.running.retain(|_, worker| !worker.task.is_finished());
+        let cluster = ObjectRef::new(&key.name).within(&key.namespace);
         if context.caches.clusters.get(&cluster).is_some() {
             let wake = Arc::new(Notify::new());
-            let worker = Worker::new(key.clone(), Arc::clone(&context), Arc::clone(&wake));
-            let task = workers.spawn(worker.run());
-            running.insert(key, Running { wake, task });
+            let worker = Worker::new(key.clone(), Arc::clone(context), Arc::clone(&wake));
+            let task = self.tasks.spawn(worker.run());
+            self.running.insert(key, Running { wake, task });
         }
     }
 }
@@ -95,13 +124,9 @@ mod tests {
         let nobody = "http://127.0.0.1:1".parse().expect("an address");
         let client = kube::Client::try_from(kube::Config::new(nobody)).expect("a client");
         let ready = Ready::default();
-        let settings = Settings {
-            reach: Reach::Direct,
-            agent_image: String::new(),
-            domain: String::new(),
-            identity: String::new(),
-        };
-        let running = run(client, settings, ready.clone(), async {});
+        let settings = Settings { reach: Reach::Direct, agent_image: String::new(), domain: String::new() };
+        let election = Election::new(client.clone(), "ns", "lease", "us");
+        let running = run(client, settings, election, ready.clone(), std::future::ready(()));
         let ended = tokio::time::timeout(Duration::from_secs(60), running).await;
         assert!(ended.is_ok() && !ready.get());
     }

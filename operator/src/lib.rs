@@ -11,6 +11,7 @@ pub mod crds;
 pub mod etcd;
 pub mod http;
 mod later;
+pub mod lease;
 pub mod place;
 pub mod reach;
 pub mod telemetry;

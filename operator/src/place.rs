@@ -8,6 +8,8 @@ use kube::{Api, Client};
 
 /// The image that a release of this version is published as; a pod knows its own.
 const PUBLISHED_IMAGE: &str = "ghcr.io/etcd-k8s-operator/etcd-operator:dev";
+/// The namespace of our manifests.
+const INSTALLED_IN: &str = "etcd-operator-system";
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 const USUAL_DOMAIN: &str = "cluster.local";
 /// Set by our Deployment.
@@ -29,21 +31,19 @@ pub fn is_in_a_pod() -> bool {
 }
 
 /// Where our own objects are.
-pub fn namespace(client: &Client) -> String {
-    env::var(POD_NAMESPACE).unwrap_or_else(|_| client.default_namespace().to_owned())
+pub fn namespace() -> String {
+    env::var(POD_NAMESPACE).unwrap_or_else(|_| INSTALLED_IN.into())
 }
 
-/// Never the same for two processes.
-pub fn identity() -> String {
-    let name =
-        env::var(POD_NAME).or_else(|_| env::var("HOSTNAME")).unwrap_or_else(|_| "etcd-operator".into());
-    format!("{name}-{}-{:x}", std::process::id(), jiff::Timestamp::now().as_nanosecond())
+/// What people call this process.
+pub fn name() -> String {
+    env::var(POD_NAME).or_else(|_| env::var("HOSTNAME")).unwrap_or_else(|_| "etcd-operator".into())
 }
 
 /// Both programs are in one image, so the agent always fits the operator.
 pub async fn image(client: &Client) -> Result<String, Error> {
     let Ok(pod) = env::var(POD_NAME) else { return Ok(PUBLISHED_IMAGE.into()) };
-    let namespace = namespace(client);
+    let namespace = namespace();
     let found = Api::<Pod>::namespaced(client.clone(), &namespace).get(&pod).await;
     let found = found.map_err(|source| Error::OwnPod { namespace, pod: pod.clone(), source })?;
     let containers = found.spec.map(|spec| spec.containers).unwrap_or_default();

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
 use etcd_operator::controller::{self, Settings};
+use etcd_operator::lease::{self, Election};
 use etcd_operator::reach::Reach;
 use etcd_operator::{api_reference, crds, http, place, telemetry};
 use futures::FutureExt;
@@ -48,6 +49,11 @@ struct Run {
     /// How pods are reached: at their addresses, or through the API server [default: direct in a pod]
     #[arg(long, value_enum)]
     reach: Option<Way>,
+
+    /// Where the Lease is that decides which of several operators acts [default: our pod's, else
+    /// etcd-operator-system]
+    #[arg(long, value_name = "NAMESPACE")]
+    namespace: Option<String>,
 
     /// What to log, such as `debug` or `info,kube=debug`
     #[arg(long, value_name = "FILTER", default_value = telemetry::DEFAULT_FILTER)]
@@ -94,7 +100,9 @@ async fn run(options: Run) -> Result<()> {
 
     let ready = http::Ready::default();
     let settings = settings(&options, &client).await?;
-    let controller = controller::run(client, settings, ready.clone(), stop.clone());
+    let namespace = options.namespace.unwrap_or_else(place::namespace);
+    let election = Election::new(client.clone(), &namespace, lease::NAME, &place::name());
+    let controller = controller::run(client, settings, election, ready.clone(), stop.clone());
     let server = http::serve(listener, ready, stop);
     futures::try_join!(controller.map(Ok), server)?;
     tracing::info!("stopped");
@@ -114,7 +122,6 @@ async fn settings(options: &Run, client: &Client) -> Result<Settings> {
             None => place::image(client).await?,
         },
         domain: options.cluster_domain.clone().unwrap_or_else(place::domain),
-        identity: place::identity(),
     })
 }
 

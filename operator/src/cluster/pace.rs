@@ -14,7 +14,7 @@ const UNDER_WAY: [(Duration, Duration); 3] = [
     (Duration::MAX, Duration::from_secs(3)),
 ];
 const FIRST_RETRY: Duration = Duration::from_millis(250);
-const LONGEST_RETRY: Duration = Duration::from_secs(30);
+const LONGEST_RETRY: Duration = Duration::from_secs(15);
 /// However often something wakes us, a failing step is not tried more often than this.
 const SHORTEST_RETRY: Duration = Duration::from_secs(1);
 

@@ -10,6 +10,8 @@ use testbed::api_only::ApiOnly;
 use testbed::shell::run;
 
 mod definitions;
+mod lease;
+mod lifecycle;
 mod manifests;
 mod objects;
 mod reports;

@@ -1,0 +1,209 @@
+//! The operator at work on a control plane without nodes, with the rights that it ships with: clusters are born, change
+//! their mind and are deleted, but no member ever starts.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use etcd_operator::controller::{self, Settings};
+use etcd_operator::http;
+use etcd_operator::lease::{self, Election};
+use etcd_operator::reach::Reach;
+use etcd_operator_core::api::{EtcdCluster, EtcdClusterStatus, Phase};
+use etcd_operator_core::names::{CLUSTER_UID_LABEL, FINALIZER};
+use etcd_operator_core::order::{self, BootstrapOrder};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Service};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::core::NamespaceResourceScope;
+use kube::runtime::wait::await_condition;
+use kube::{Api, Client, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use testbed::api_only::ApiOnly;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::{as_operator, installed};
+
+const LIMIT: Duration = Duration::from_secs(60);
+const NAMESPACE: &str = "default";
+
+/// A control plane and an operator that works on it.
+pub struct Operated {
+    pub admin: Client,
+    pub api: ApiOnly,
+    stop: oneshot::Sender<()>,
+    operator: JoinHandle<()>,
+}
+
+impl Operated {
+    pub async fn start() -> Self {
+        let api = installed().await;
+        let client = as_operator(&api).await;
+        let (stop, stopped) = oneshot::channel::<()>();
+        let stopped: BoxFuture<'static, ()> = stopped.map(drop).boxed();
+        let election = Election::new(client.clone(), "etcd-operator-system", lease::NAME, "test");
+        let settings = Settings {
+            reach: Reach::Direct,
+            agent_image: "example.org/operator:dev".into(),
+            domain: "cluster.local".into(),
+        };
+        let running = controller::run(client, settings, election, http::Ready::default(), stopped.shared());
+        let admin = api.client().await.expect("an administrator's client");
+        Self { admin, api, stop, operator: tokio::spawn(running) }
+    }
+
+    pub async fn stop(self) {
+        self.stop.send(()).expect("the operator still runs");
+        let ended = tokio::time::timeout(Duration::from_secs(10), self.operator).await;
+        ended.expect("it stops").expect("without a panic");
+    }
+
+    fn all<K>(&self) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        Api::namespaced(self.admin.clone(), NAMESPACE)
+    }
+
+    async fn create(&self, name: &str, spec: Value) -> EtcdCluster {
+        let cluster = EtcdCluster::new(name, serde_json::from_value(spec).expect("it is a spec"));
+        self.all().create(&PostParams::default(), &cluster).await.expect("it is taken")
+    }
+
+    async fn edit(&self, name: &str, change: Value) {
+        let patch = Patch::Merge(change);
+        self.all::<EtcdCluster>().patch(name, &PatchParams::default(), &patch).await.expect("it is taken");
+    }
+
+    /// Waits until an object is there and as it should be.
+    pub async fn until<K>(&self, name: &str, what: &str, holds: impl Fn(&K) -> bool + Send) -> K
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+        K: Clone + Debug + DeserializeOwned + Send + 'static,
+    {
+        let waiting = await_condition(self.all::<K>(), name, |it: Option<&K>| it.is_some_and(&holds));
+        let seen = tokio::time::timeout(LIMIT, waiting).await.unwrap_or_else(|_| panic!("never: {what}"));
+        seen.expect("the watch goes on").expect("it was just seen")
+    }
+
+    async fn until_gone<K>(&self, name: &str)
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+        K: Clone + Debug + DeserializeOwned + Send + 'static,
+    {
+        let waiting = await_condition(self.all::<K>(), name, |it: Option<&K>| it.is_none());
+        let gone = tokio::time::timeout(LIMIT, waiting).await;
+        gone.unwrap_or_else(|_| panic!("{name} never goes")).expect("the watch goes on");
+    }
+
+    async fn until_armed(&self, name: &str, size: usize) -> BootstrapOrder {
+        let armed = |it: &ConfigMap| order_in(it).is_some_and(|it| it.armed && it.members.len() == size);
+        let object = self.until(&format!("{name}-bootstrap"), "an armed order", armed).await;
+        order_in(&object).expect("it was just seen")
+    }
+}
+
+fn order_in(object: &ConfigMap) -> Option<BootstrapOrder> {
+    BootstrapOrder::parse(object.data.as_ref()?.get(order::KEY)?).ok()
+}
+
+fn status(cluster: &EtcdCluster) -> EtcdClusterStatus {
+    cluster.status.clone().unwrap_or_default()
+}
+
+fn says(cluster: &EtcdCluster, type_: &str, text: &str) -> bool {
+    let conditions = status(cluster).conditions;
+    conditions.iter().any(|it| it.type_ == type_ && it.status == "True" && it.message.contains(text))
+}
+
+#[tokio::test]
+async fn a_cluster_is_born_with_its_finalizer_and_owns_what_is_made_for_it() {
+    let operated = Operated::start().await;
+    let cluster = operated.create("kv", json!({"size": 3, "externalAccess": {"nodePort": {}}})).await;
+    let order = operated.until_armed("kv", 3).await;
+    assert_eq!(Some(&order.cluster_uid), cluster.metadata.uid.as_ref());
+    let set = operated.until::<StatefulSet>("kv", "a set of three", |set| replicas(set) == 3).await;
+    let owned = |object: &dyn Fn() -> Option<String>| assert_eq!(object(), cluster.metadata.uid);
+    owned(&|| owner(&set));
+    for service in ["kv-peer", "kv-client", "kv-nodeport"] {
+        let service = operated.until::<Service>(service, "a Service", |_| true).await;
+        owned(&|| owner(&service));
+    }
+    let budget = operated.until::<PodDisruptionBudget>("kv", "a budget", |_| true).await;
+    owned(&|| owner(&budget));
+    let claim = operated.until::<PersistentVolumeClaim>("data-kv-0", "a claim", |_| true).await;
+    assert_eq!((owner(&claim), claim.labels().get(CLUSTER_UID_LABEL)), (None, cluster.metadata.uid.as_ref()));
+    let born = |it: &EtcdCluster| it.finalizers() == [FINALIZER] && status(it).phase == Some(Phase::Creating);
+    let cluster = operated.until("kv", "a status", born).await;
+    assert_eq!(status(&cluster).domain.as_deref(), Some("cluster.local"));
+    operated.stop().await;
+}
+
+#[tokio::test]
+async fn a_cluster_that_never_formed_takes_another_size() {
+    let operated = Operated::start().await;
+    operated.create("kv", json!({"size": 3})).await;
+    let first = operated.until_armed("kv", 3).await;
+    operated.edit("kv", json!({"spec": {"size": 1}})).await;
+    let second = operated.until_armed("kv", 1).await;
+    assert_ne!(first.nonce, second.nonce);
+    operated.until::<StatefulSet>("kv", "a set of one", |set| replicas(set) == 1).await;
+    operated.stop().await;
+}
+
+#[tokio::test]
+async fn a_deleted_cluster_goes_and_its_volumes_do_what_was_asked_for() {
+    let operated = Operated::start().await;
+    for (name, policy) in [("kept", "Retain"), ("dropped", "Delete")] {
+        operated.create(name, json!({"size": 1, "storage": {"onDelete": policy}})).await;
+        let claim = format!("data-{name}-0");
+        operated.until::<PersistentVolumeClaim>(&claim, "a claim", |_| true).await;
+        operated.all::<EtcdCluster>().delete(name, &DeleteParams::default()).await.expect("it is there");
+        operated.until_gone::<EtcdCluster>(name).await;
+        operated.until_gone::<StatefulSet>(name).await;
+    }
+    operated.until_gone::<PersistentVolumeClaim>("data-dropped-0").await;
+    let left = operated.all::<PersistentVolumeClaim>().list(&ListParams::default()).await.expect("a list");
+    assert_eq!(left.iter().map(ResourceExt::name_any).collect::<Vec<_>>(), ["data-kept-0"]);
+
+    // Names come back; the volumes of the former cluster are not taken by the next one.
+    operated.create("kept", json!({"size": 1})).await;
+    let refused = |it: &EtcdCluster| says(it, "Stalled", "adopt");
+    operated.until("kept", "a refusal that names the way out", refused).await;
+    assert_eq!(operated.all::<StatefulSet>().get_opt("kept").await.expect("an answer"), None);
+    operated.stop().await;
+}
+
+#[tokio::test]
+async fn what_belongs_to_somebody_else_is_left_alone_and_named() {
+    let operated = Operated::start().await;
+    let service = json!({"metadata": {"name": "kv-client"}, "spec": {"ports": [{"port": 80}]}});
+    let service: Service = serde_json::from_value(service).expect("it is a Service");
+    let before = operated.all().create(&PostParams::default(), &service).await.expect("it is taken");
+    operated.create("kv", json!({"size": 1})).await;
+    let named =
+        |it: &EtcdCluster| status(it).conditions.iter().any(|it| it.message.contains("Service kv-client"));
+    operated.until("kv", "the Service in the way is named", named).await;
+    let after = operated.all::<Service>().get("kv-client").await.expect("it is there");
+    assert_eq!(after.metadata.resource_version, before.metadata.resource_version);
+
+    operated.all::<Service>().delete("kv-client", &DeleteParams::default()).await.expect("it is there");
+    operated.until::<StatefulSet>("kv", "the work goes on", |_| true).await;
+    operated.stop().await;
+}
+
+fn replicas(set: &StatefulSet) -> i32 {
+    set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or_default()
+}
+
+fn owner<K: Resource>(object: &K) -> Option<String> {
+    object
+        .owner_references()
+        .iter()
+        .find(|owner| owner.controller == Some(true))
+        .map(|owner| owner.uid.clone())
+}
