@@ -8,7 +8,7 @@ use crate::notices::{Kind, Notice, not_rolled_out, notices};
 use crate::quorum::quorum;
 use crate::validate::Problem;
 
-/// In the order of [`condition::OURS`].
+/// In the order of [`condition::ALL`].
 pub(super) fn of(view: &View<'_>, cluster: &EtcdCluster) -> Vec<Fact> {
     let mut facts =
         vec![ready(view), available(view), reconciling(view), not_going_on(view), quorum_lost(view)];
