@@ -55,9 +55,13 @@ pub fn chain(error: &(dyn std::error::Error + 'static)) -> impl fmt::Display {
 
 /// What the API server answers is a sentence already; kube adds all of its structure.
 fn words(error: &(dyn std::error::Error + 'static)) -> String {
-    match error.downcast_ref::<kube::Error>() {
-        Some(kube::Error::Api(answer)) if !answer.message.is_empty() => answer.message.clone(),
-        Some(_) | None => error.to_string(),
+    let answer = match error.downcast_ref::<kube::Error>() {
+        Some(kube::Error::Api(answer)) => Some(&**answer),
+        Some(_) | None => error.downcast_ref::<kube::core::Status>(),
+    };
+    match answer.filter(|answer| !answer.message.is_empty()) {
+        Some(answer) => answer.message.clone(),
+        None => error.to_string(),
     }
 }
 
