@@ -39,18 +39,29 @@ pub fn start(filter: &str) -> Result<(), Error> {
 }
 
 /// An error with all its causes on one line. A cause that its parent has quoted already is not repeated.
-pub fn chain(error: &dyn std::error::Error) -> impl fmt::Display {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let words = error.to_string();
-        if !text.contains(&words) {
+pub fn chain(error: &(dyn std::error::Error + 'static)) -> impl fmt::Display {
+    let mut text = String::new();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let answer = answer(error);
+        let words = answer.map_or_else(|| error.to_string(), str::to_owned);
+        if text.is_empty() {
+            text = words;
+        } else if !text.contains(&words) {
             text.push_str(": ");
             text.push_str(&words);
         }
-        cause = error.source();
+        next = if answer.is_some() { None } else { error.source() };
     }
     text
+}
+
+/// What the API server answers is a sentence already; kube adds all of its structure.
+fn answer<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a str> {
+    match error.downcast_ref::<kube::Error>() {
+        Some(kube::Error::Api(answer)) => Some(answer.message.as_str()).filter(|message| !message.is_empty()),
+        Some(_) | None => None,
+    }
 }
 
 #[cfg(test)]
@@ -68,6 +79,13 @@ mod tests {
     #[derive(Debug, thiserror::Error)]
     #[error("inner")]
     struct Inner;
+
+    #[test]
+    fn what_the_api_server_says_is_told_as_it_is() {
+        let answer =
+            kube::core::Status { message: "pods is forbidden".into(), code: 403, ..Default::default() };
+        assert_eq!(chain(&kube::Error::Api(answer.boxed())).to_string(), "pods is forbidden");
+    }
 
     #[test]
     fn causes_are_told_once() {

@@ -1,6 +1,7 @@
 //! Asks every pod of a cluster what goes on in it, all at the same time and each on its own.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use etcd_operator_core::agent::News;
@@ -15,8 +16,10 @@ use crate::telemetry::chain;
 
 /// A healthy member answers in milliseconds, but one without a leader only when its own deadlines have passed.
 const PATIENCE: Duration = Duration::from_millis(2500);
-/// For one that did not answer the last time, or is ending: nobody else should wait for it.
+/// For one that did not answer the last time: nobody else should wait for it.
 const LITTLE_PATIENCE: Duration = Duration::from_millis(300);
+/// For one that is ending, whose address may lead nowhere already.
+const NO_PATIENCE: Duration = Duration::from_millis(100);
 
 /// One pod to be asked.
 pub struct Whom {
@@ -43,7 +46,7 @@ pub struct Asked {
     pub waits: BTreeMap<Ordinal, String>,
     pub members: Seen<Members>,
     /// Those whose etcd answered, to be called.
-    pub reached: BTreeMap<Ordinal, Member>,
+    pub reached: BTreeMap<Ordinal, Arc<Member>>,
     /// Who gave the list of members, right after a linearizable read.
     pub via: Option<Ordinal>,
 }
@@ -51,12 +54,12 @@ pub struct Asked {
 /// Connections that are kept from one round to the next, by the UID of the pod.
 #[derive(Default)]
 pub struct Connections {
-    kept: HashMap<String, Member>,
+    kept: HashMap<String, Arc<Member>>,
     silent: HashSet<String>,
 }
 
 enum Reply {
-    Etcd(Member, Said, Option<u8>),
+    Etcd(Arc<Member>, Said, Option<u8>),
     Agent(Process, String),
     Nobody(String),
 }
@@ -72,11 +75,15 @@ impl Connections {
     ) -> Asked {
         let asking = pods.iter().map(|(&ordinal, Whom { pod, ending })| {
             let kept = self.kept.get(&pod.uid).cloned();
-            let hopeless = *ending || self.silent.contains(&pod.uid);
-            let patience = if hopeless { LITTLE_PATIENCE } else { PATIENCE };
+            let patience = match (*ending, self.silent.contains(&pod.uid)) {
+                (true, true) => Duration::ZERO,
+                (true, false) => NO_PATIENCE,
+                (false, true) => LITTLE_PATIENCE,
+                (false, false) => PATIENCE,
+            };
             let reply = tokio::time::timeout(patience, ask_one(reach, pod, kept, questions.listed, news));
             async move {
-                let nobody = |_| Reply::Nobody(format!("{} did not answer within {patience:?}", pod.pod));
+                let nobody = |_| Reply::Nobody(format!("{} does not answer", pod.pod));
                 (ordinal, reply.await.unwrap_or_else(nobody))
             }
         });
@@ -91,7 +98,7 @@ impl Connections {
         for (ordinal, reply) in replies {
             let Some(Whom { pod, .. }) = pods.get(ordinal) else { continue };
             match reply {
-                Reply::Etcd(member, _, _) => drop(self.kept.insert(pod.uid.clone(), member.clone())),
+                Reply::Etcd(member, _, _) => drop(self.kept.insert(pod.uid.clone(), Arc::clone(member))),
                 Reply::Nobody(_) => drop(self.silent.insert(pod.uid.clone())),
                 Reply::Agent(_, _) => {}
             }
@@ -100,14 +107,20 @@ impl Connections {
 }
 
 /// Where no etcd listens, an agent may.
-async fn ask_one(reach: &Reach, pod: &PodAddress, kept: Option<Member>, listed: bool, news: &News) -> Reply {
+async fn ask_one(
+    reach: &Reach,
+    pod: &PodAddress,
+    kept: Option<Arc<Member>>,
+    listed: bool,
+    news: &News,
+) -> Reply {
     if let Some(member) = kept
         && let Ok(reply) = ask_etcd(member, listed).await
     {
         return reply;
     }
     let failure = match Member::connect(reach, pod).await {
-        Ok(member) => match ask_etcd(member, listed).await {
+        Ok(member) => match ask_etcd(Arc::new(member), listed).await {
             Ok(reply) => return reply,
             Err(error) => error,
         },
@@ -119,7 +132,7 @@ async fn ask_one(reach: &Reach, pod: &PodAddress, kept: Option<Member>, listed: 
     }
 }
 
-async fn ask_etcd(member: Member, listed: bool) -> Result<Reply, crate::etcd::Error> {
+async fn ask_etcd(member: Arc<Member>, listed: bool) -> Result<Reply, crate::etcd::Error> {
     let said = member.status().await?;
     let listed = if listed { member.listed().await.ok() } else { None };
     Ok(Reply::Etcd(member, said, listed))
