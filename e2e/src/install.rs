@@ -47,6 +47,16 @@ pub async fn crds(kubectl: &Kubectl) -> Result<()> {
     apply(kubectl, &["-f", &shown(&config()?.join("crd"))]).await
 }
 
+/// The sizes in bytes of the operator's program, of the agent's, and of the image that [`Operator::install`] has made.
+pub fn sizes(programs: Option<&Path>) -> Result<[u64; 3]> {
+    let size = |path: &Path| {
+        let metadata = std::fs::metadata(path).with_context(|| format!("no {}", path.display()))?;
+        anyhow::Ok(metadata.len())
+    };
+    let [operator, agent] = static_programs(programs)?;
+    Ok([size(&operator)?, size(&agent)?, size(&archive())?])
+}
+
 impl Operator {
     /// Applies everything in `config/`. The image has the static programs of the given directory, or those that
     /// `make image` has built.
@@ -131,7 +141,7 @@ async fn apply(kubectl: &Kubectl, what: &[&str]) -> Result<()> {
     kubectl.run(&words).await.map(drop)
 }
 
-fn static_programs(given: Option<&Path>) -> Result<Vec<PathBuf>> {
+fn static_programs(given: Option<&Path>) -> Result<[PathBuf; 2]> {
     let directory = match given {
         Some(directory) => directory.to_owned(),
         None => {
@@ -139,7 +149,7 @@ fn static_programs(given: Option<&Path>) -> Result<Vec<PathBuf>> {
             this.ancestors().nth(2).context("this program lies in no target directory")?.join(STATIC)
         }
     };
-    let programs: Vec<_> = PROGRAMS.iter().map(|name| directory.join(name)).collect();
+    let programs = PROGRAMS.map(|name| directory.join(name));
     for program in &programs {
         ensure!(program.is_file(), "no {}: `make image` builds it", program.display());
     }
@@ -151,7 +161,7 @@ fn static_programs(given: Option<&Path>) -> Result<Vec<PathBuf>> {
 /// The tag tells the content. So an unchanged image restarts nothing, and a changed one is pulled and rolled out
 /// without being told to.
 async fn provide_image(cluster: &Cluster, programs: &[PathBuf]) -> Result<String> {
-    let archive = workspace::results().join("deploy/operator.tar");
+    let archive = archive();
     let unnamed = write(vec![format!("{IMAGE}:dev")], programs, &archive)?;
     let tag = format!("dev-{}", &unnamed.digest.hex()[..12]);
     let names = vec![format!("{IMAGE}:dev"), format!("{IMAGE}:{tag}")];
@@ -165,6 +175,10 @@ async fn provide_image(cluster: &Cluster, programs: &[PathBuf]) -> Result<String
         }
     }
     Ok(tag)
+}
+
+fn archive() -> PathBuf {
+    workspace::results().join("deploy/operator.tar")
 }
 
 fn write(names: Vec<String>, programs: &[PathBuf], path: &Path) -> Result<Written> {
