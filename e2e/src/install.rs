@@ -24,6 +24,8 @@ const SELECTOR: &str = "app.kubernetes.io/name=etcd-operator";
 /// Where `make image` has cargo put the static programs, below its target directory.
 const STATIC: &str = "x86_64-unknown-linux-musl/release";
 const PROGRAMS: [&str; 2] = ["etcd-operator", "etcd-agent"];
+/// Where `make run` finds the image that members' pods take the agent from.
+const AGENT_IMAGE: &str = "deploy/agent-image";
 const READY_LIMIT: Duration = Duration::from_secs(180);
 
 /// The operator in a cluster.
@@ -43,8 +45,21 @@ pub fn config() -> Result<PathBuf> {
     Ok(config)
 }
 
-pub async fn crds(kubectl: &Kubectl) -> Result<()> {
-    apply(kubectl, &["-f", &shown(&config()?.join("crd"))]).await
+/// What an operator needs that runs outside of the cluster: the CRDs, the namespace of its Lease and, where we can
+/// provide it, the image that members' pods take the agent from. Its name is returned, and `make run` finds it in a file.
+pub async fn for_operator_outside(cluster: &Cluster, programs: Option<&Path>) -> Result<Option<String>> {
+    let config = config()?;
+    let (namespace, crds) = (shown(&config.join("namespace.yaml")), shown(&config.join("crd")));
+    apply(&cluster.kubectl, &["-f", &namespace, "-f", &crds]).await?;
+    match cluster.target {
+        Target::Testbed | Target::Kind => {
+            let image = format!("{IMAGE}:{}", provide_image(cluster, &static_programs(programs)?).await?);
+            let file = workspace::results().join(AGENT_IMAGE);
+            std::fs::write(&file, &image).with_context(|| format!("cannot write {}", file.display()))?;
+            Ok(Some(image))
+        }
+        Target::Current => Ok(None),
+    }
 }
 
 /// The sizes in bytes of the operator's program, of the agent's, and of the image that [`Operator::install`] has made.

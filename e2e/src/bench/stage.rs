@@ -45,10 +45,10 @@ impl Stage {
     /// All runs of one part, in a namespace of its own.
     pub async fn play(&mut self, part: Part) -> Result<()> {
         let namespace = part.namespace();
+        self.fresh(namespace).await?;
         self.warm_up(part).await?;
         for run in 1..=self.runs {
             self.progress.step(format!("{namespace}: run {run} of {}", self.runs));
-            self.fresh(namespace).await?;
             match part {
                 Part::Create => self.create(namespace).await?,
                 Part::Scale => self.scale(namespace).await?,
@@ -63,7 +63,6 @@ impl Stage {
     /// Once and not counted, so that images are on the nodes.
     async fn warm_up(&mut self, part: Part) -> Result<()> {
         let namespace = part.namespace();
-        self.fresh(namespace).await?;
         let plain = Plain::new(namespace, "plain", 1);
         plain.create(&self.client, LIMIT).await?;
         plain.delete(&self.client, LIMIT).await?;
@@ -139,6 +138,7 @@ impl Stage {
 
     async fn crowd(&mut self, namespace: &str, last: bool) -> Result<()> {
         let subject = Subject { operation: Operation::Crowd, by: By::Operator, etcd: plain::VERSION };
+        self.fresh(namespace).await?;
         let sample = crowd::plain(&self.client, namespace).await?;
         self.keep(subject.plain(), sample);
         self.fresh(namespace).await?;
@@ -208,7 +208,7 @@ impl Stage {
         Ok(history)
     }
 
-    /// An interrupted benchmark, or the run before, may have left something.
+    /// Whatever was there is gone: an interrupted benchmark may have left something.
     async fn fresh(&self, namespace: &str) -> Result<()> {
         self.remove(namespace).await?;
         let wanted = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
