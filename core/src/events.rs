@@ -3,7 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use crate::api::{EtcdClusterStatus, Phase};
-use crate::names::{Names, condition, reason};
+use crate::names::{Names, condition, event, reason};
 use crate::observed::{Observed, Ordinal};
 use crate::plan::{Action, Terms};
 use crate::status::find;
@@ -46,7 +46,7 @@ pub fn of_action(action: &Action, names: &Names, seen: &Observed) -> Option<Even
     Some(match action {
         Action::AddFinalizer | Action::LabelClaim { .. } => return None,
         Action::RemoveFinalizer => Event::normal(
-            "Released",
+            event::RELEASED,
             "Delete",
             match seen.claims.is_empty() {
                 true => "the cluster is released: no volume is left",
@@ -54,27 +54,29 @@ pub fn of_action(action: &Action, names: &Names, seen: &Observed) -> Option<Even
             },
         ),
         Action::RecordFormed { cluster } => {
-            Event::normal("ClusterFormed", "Bootstrap", format!("the cluster has formed as {cluster}"))
+            Event::normal(event::CLUSTER_FORMED, "Bootstrap", format!("the cluster has formed as {cluster}"))
         }
         Action::CreateOrder { size } => {
             let pods: Vec<_> = Ordinal::below(*size).collect();
             let note = format!("the order to form a cluster of {} is prepared", terms.pods(&pods));
-            Event::normal("BootstrapPrepared", "Bootstrap", note)
+            Event::normal(event::BOOTSTRAP_PREPARED, "Bootstrap", note)
         }
         Action::ArmOrder { uid: _ } => Event::normal(
-            "BootstrapOrdered",
+            event::BOOTSTRAP_ORDERED,
             "Bootstrap",
             "the pods may form the cluster as soon as they are there",
         ),
         Action::DeleteOrder { uid: _ } => match seen.formed() {
             Some(_) => Event::normal(
-                "BootstrapFinished",
+                event::BOOTSTRAP_FINISHED,
                 "Bootstrap",
                 "the order to form a cluster has done its work",
             ),
-            None => {
-                Event::normal("BootstrapWithdrawn", "Bootstrap", "the order to form a cluster is taken back")
-            }
+            None => Event::normal(
+                event::BOOTSTRAP_WITHDRAWN,
+                "Bootstrap",
+                "the order to form a cluster is taken back",
+            ),
         },
         Action::SetReplicas { replicas } => replicas_set(*replicas, terms, seen),
         Action::AdoptClaim { ordinal, uid: _ } => Event::normal(
@@ -83,29 +85,31 @@ pub fn of_action(action: &Action, names: &Names, seen: &Observed) -> Option<Even
             format!("volume {} of the former cluster is taken over", names.claim(*ordinal)),
         ),
         Action::DeleteClaim { ordinal, uid: _ } => Event::normal(
-            "VolumeDeleted",
+            event::VOLUME_DELETED,
             "DeleteVolume",
             format!("volume {} is deleted", names.claim(*ordinal)),
         ),
         Action::DeletePod { ordinal, uid: _ } => {
             let note = format!("{} is deleted, to come back with an empty volume", names.pod(*ordinal));
-            Event::normal("PodDeleted", "ReplaceMember", note)
+            Event::normal(event::POD_DELETED, "ReplaceMember", note)
         }
-        Action::DeleteSet { uid: _ } => Event::normal("PodsDeleted", "Delete", "all pods are deleted"),
-        Action::AddLearner { ordinal, cluster: _ } => {
-            Event::normal("MemberAdded", "AddMember", format!("{} is now a learner", names.pod(*ordinal)))
-        }
+        Action::DeleteSet { uid: _ } => Event::normal(event::PODS_REMOVED, "Delete", "all pods are deleted"),
+        Action::AddLearner { ordinal, cluster: _ } => Event::normal(
+            event::MEMBER_ADDED,
+            "AddMember",
+            format!("{} is now a learner", names.pod(*ordinal)),
+        ),
         Action::Promote { ordinal, member, cluster: _ } => {
             let note = format!("{} ({member}) is now a voting member", names.pod(*ordinal));
-            Event::normal("MemberPromoted", "PromoteMember", note)
+            Event::normal(event::MEMBER_PROMOTED, "PromoteMember", note)
         }
         Action::MoveLeader { from, to, cluster: _ } => {
             let note = format!("leadership moved from {} to {}", terms.member(*from), terms.member(*to));
-            Event::normal("LeaderMoved", "MoveLeader", note)
+            Event::normal(event::LEADER_MOVED, "MoveLeader", note)
         }
         Action::RemoveMember { member, cluster: _ } => {
             let note = format!("{} is no longer a member", terms.member(*member));
-            Event::normal("MemberRemoved", "RemoveMember", note)
+            Event::normal(event::MEMBER_REMOVED, "RemoveMember", note)
         }
     })
 }
@@ -115,10 +119,10 @@ fn replicas_set(replicas: u8, terms: Terms<'_>, seen: &Observed) -> Event {
     let between = |from: u8, to: u8| Ordinal::below(to).skip(usize::from(from)).collect::<Vec<_>>();
     if replicas > before {
         let note = format!("pods are created: {}", terms.pods(&between(before, replicas)));
-        Event::normal("PodsCreated", "CreatePods", note)
+        Event::normal(event::PODS_CREATED, "CreatePods", note)
     } else {
         let note = format!("pods are taken away: {}", terms.pods(&between(replicas, before)));
-        Event::normal("PodsRemoved", "RemovePods", note)
+        Event::normal(event::PODS_REMOVED, "RemovePods", note)
     }
 }
 
@@ -170,9 +174,9 @@ impl<'a> Change<'a> {
             Phase::Running => {
                 let ready = find(&self.after.conditions, condition::READY);
                 let note = ready.map_or("the cluster runs", |ready| ready.message.as_str());
-                Some(Event::normal("Running", "Report", note))
+                Some(Event::normal(event::RUNNING, "Report", note))
             }
-            Phase::Stopped => Some(Event::normal("Stopped", "Report", "no member runs")),
+            Phase::Stopped => Some(Event::normal(event::STOPPED, "Report", "no member runs")),
             Phase::Creating | Phase::Scaling | Phase::Upgrading | Phase::Failed | Phase::Deleting => None,
         }
     }
@@ -184,9 +188,11 @@ impl<'a> Change<'a> {
         let serves = find(&self.after.conditions, condition::AVAILABLE).is_some_and(|it| it.status == "True");
         match lost {
             Some(lost) => Some(Event::new(true, reason::QUORUM_LOST, "Report", &lost.message)),
-            None if was_lost && serves => {
-                Some(Event::normal("QuorumRegained", "Report", "a quorum serves reads and writes again"))
-            }
+            None if was_lost && serves => Some(Event::normal(
+                event::QUORUM_REGAINED,
+                "Report",
+                "a quorum serves reads and writes again",
+            )),
             None => None,
         }
     }
@@ -224,8 +230,10 @@ impl<'a> Change<'a> {
     fn pause(&self) -> Option<Event> {
         let is = |status: &EtcdClusterStatus| find(&status.conditions, condition::PAUSED).is_some();
         match (is(self.before), is(self.after)) {
-            (false, true) => Some(Event::normal("Paused", "Pause", "the operator only watches from now on")),
-            (true, false) => Some(Event::normal("Resumed", "Resume", "the operator acts again")),
+            (false, true) => {
+                Some(Event::normal(event::PAUSED, "Pause", "the operator only watches from now on"))
+            }
+            (true, false) => Some(Event::normal(event::RESUMED, "Resume", "the operator acts again")),
             (true, true) | (false, false) => None,
         }
     }
@@ -243,3 +251,6 @@ impl<'a> Change<'a> {
         .collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

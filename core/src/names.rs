@@ -1,9 +1,12 @@
 //! Names that others rely on: once published, they stay.
 
+mod words;
+
 use std::collections::BTreeMap;
 
 use crate::etcd_config::{client_url, peer_url};
 use crate::observed::Ordinal;
+pub use words::{condition, event, reason};
 
 /// Owns the fields that we write by server-side apply.
 pub const FIELD_MANAGER: &str = "etcd-operator";
@@ -19,91 +22,6 @@ pub const CLUSTER_UID_LABEL: &str = "etcd.etcd.io/cluster-uid";
 pub const MEMBER_ID_LABEL: &str = "etcd.etcd.io/member-id";
 /// The volume of a pod, and the beginning of its claim's name.
 pub const DATA_VOLUME: &str = "data";
-
-/// Types of conditions, in the order in which they are written. `docs/status.md` explains them.
-pub mod condition {
-    /// Whether the cluster is as the spec wants it.
-    pub const READY: &str = "Ready";
-    /// Whether a quorum serves, so that clients can read and write.
-    pub const AVAILABLE: &str = "Available";
-    /// True while something is done or awaited.
-    pub const RECONCILING: &str = "Reconciling";
-    /// True while nothing more will happen until somebody changes something.
-    pub const STALLED: &str = "Stalled";
-    /// True when it is known that too few members can serve; Unknown when nobody answers.
-    pub const QUORUM_LOST: &str = "QuorumLost";
-    /// True while `spec.paused` keeps the operator from acting; absent otherwise.
-    pub const PAUSED: &str = "Paused";
-    /// False while TLS is asked for and not in effect; absent when nobody asks for it.
-    pub const TLS_READY: &str = "TLSReady";
-    /// True while something in the spec has no effect or may surprise; absent otherwise.
-    pub const SPEC_WARNING: &str = "SpecWarning";
-    /// True while the PodDisruptionBudget lets no member go, so that drains wait for ever; absent otherwise.
-    pub const DRAINS_BLOCKED: &str = "DrainsBlocked";
-
-    /// Those of others are neither written nor compared.
-    pub const OURS: [&str; 9] = [
-        READY,
-        AVAILABLE,
-        RECONCILING,
-        STALLED,
-        QUORUM_LOST,
-        PAUSED,
-        TLS_READY,
-        SPEC_WARNING,
-        DRAINS_BLOCKED,
-    ];
-}
-
-/// Reasons of conditions, beside those that say what is awaited, refused or noticed.
-pub mod reason {
-    pub const NOT_IMPLEMENTED_YET: &str = "NotImplementedYet";
-    /// The spec breaks a rule that the API server did not keep.
-    pub const INVALID_SPEC: &str = "InvalidSpec";
-    pub const NOT_FORMED_YET: &str = "NotFormedYet";
-    pub const ALL_MEMBERS_SERVE: &str = "AllMembersServe";
-    pub const MEMBERS_NOT_SERVING: &str = "MembersNotServing";
-    /// The members are not yet those that are wanted.
-    pub const SCALING: &str = "Scaling";
-    pub const STOPPING: &str = "Stopping";
-    pub const STOPPED: &str = "Stopped";
-    pub const DELETING: &str = "Deleting";
-    pub const QUORUM_SERVES: &str = "QuorumServes";
-    pub const QUORUM_LOST: &str = "QuorumLost";
-    /// No member answers; whether they serve each other is not known.
-    pub const NO_ANSWER: &str = "NoAnswer";
-    pub const PODS_CANNOT_START: &str = "PodsCannotStart";
-    pub const STEP_UNDER_WAY: &str = "StepUnderWay";
-    /// The last step failed and is tried again.
-    pub const STEP_FAILED: &str = "StepFailed";
-    pub const NOTHING_TO_DO: &str = "NothingToDo";
-    pub const NOTHING_REFUSED: &str = "NothingRefused";
-    pub const PAUSED: &str = "Paused";
-    pub const NO_MEMBER_TO_SPARE: &str = "NoMemberToSpare";
-
-    /// For the documentation.
-    pub const ALL: [&str; 19] = [
-        NOT_IMPLEMENTED_YET,
-        INVALID_SPEC,
-        NOT_FORMED_YET,
-        ALL_MEMBERS_SERVE,
-        MEMBERS_NOT_SERVING,
-        SCALING,
-        STOPPING,
-        STOPPED,
-        DELETING,
-        QUORUM_SERVES,
-        QUORUM_LOST,
-        NO_ANSWER,
-        PODS_CANNOT_START,
-        STEP_UNDER_WAY,
-        STEP_FAILED,
-        NOTHING_TO_DO,
-        NOTHING_REFUSED,
-        PAUSED,
-        NO_MEMBER_TO_SPARE,
-    ];
-}
 
 /// What the objects of one cluster are called. The cluster domain is part of peer URLs, so it never changes.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 
 use crate::api::EtcdCluster;
 use crate::intent::Intent;
+use crate::names::reason;
 use crate::version::Version;
 
 /// etcd's own limit for its database when none is set.
@@ -40,13 +41,13 @@ impl Kind {
     /// The name under which conditions and events mention it.
     pub fn reason(self) -> &'static str {
         match self {
-            Kind::TlsNotInEffect => "TLSNotInEffect",
-            Kind::NoEffect => "NoEffectYet",
-            Kind::EvenSize => "EvenSize",
-            Kind::KnownDefects => "KnownDefects",
-            Kind::UntestedVersion => "UntestedVersion",
-            Kind::VolumeBelowQuota => "VolumeBelowQuota",
-            Kind::NotRolledOut => "NotRolledOut",
+            Kind::TlsNotInEffect => reason::TLS_NOT_IN_EFFECT,
+            Kind::NoEffect => reason::NO_EFFECT_YET,
+            Kind::EvenSize => reason::EVEN_SIZE,
+            Kind::KnownDefects => reason::KNOWN_DEFECTS,
+            Kind::UntestedVersion => reason::UNTESTED_VERSION,
+            Kind::VolumeBelowQuota => reason::VOLUME_BELOW_QUOTA,
+            Kind::NotRolledOut => reason::NOT_ROLLED_OUT,
         }
     }
 }

@@ -39,11 +39,11 @@ pub fn start(filter: &str) -> Result<(), Error> {
 }
 
 /// An error with all its causes on one line. A cause that its parent has quoted already is not repeated.
-pub fn chain(error: &dyn std::error::Error) -> impl fmt::Display {
-    let mut text = error.to_string();
+pub fn chain(error: &(dyn std::error::Error + 'static)) -> impl fmt::Display {
+    let mut text = words(error);
     let mut cause = error.source();
     while let Some(error) = cause {
-        let words = error.to_string();
+        let words = words(error);
         if !text.contains(&words) {
             text.push_str(": ");
             text.push_str(&words);
@@ -51,6 +51,14 @@ pub fn chain(error: &dyn std::error::Error) -> impl fmt::Display {
         cause = error.source();
     }
     text
+}
+
+/// What the API server answers is a sentence already; kube adds all of its structure.
+fn words(error: &(dyn std::error::Error + 'static)) -> String {
+    match error.downcast_ref::<kube::Error>() {
+        Some(kube::Error::Api(answer)) if !answer.message.is_empty() => answer.message.clone(),
+        Some(_) | None => error.to_string(),
+    }
 }
 
 #[cfg(test)]
@@ -68,6 +76,13 @@ mod tests {
     #[derive(Debug, thiserror::Error)]
     #[error("inner")]
     struct Inner;
+
+    #[test]
+    fn what_the_api_server_says_is_told_as_it_is() {
+        let answer =
+            kube::core::Status { message: "pods is forbidden".into(), code: 403, ..Default::default() };
+        assert_eq!(chain(&kube::Error::Api(answer.boxed())).to_string(), "pods is forbidden");
+    }
 
     #[test]
     fn causes_are_told_once() {

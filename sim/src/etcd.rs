@@ -8,11 +8,39 @@ pub mod election;
 use std::collections::{BTreeMap, BTreeSet};
 
 use etcd_operator_core::observed::{ClusterId, MemberId, Ordinal, Start};
+use etcd_operator_core::quorum::quorum;
 
 use crate::random::mix;
 
 /// A tenth of a second.
 pub type Tick = u64;
+
+/// Where releases of etcd differ in what they allow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Release {
+    /// Before 3.5.30; what is newer of 3.5 has the rule of 3.6 for additions.
+    V3_5,
+    /// Started with two learners allowed, as the operator starts it.
+    V3_6,
+}
+
+impl Release {
+    pub fn max_learners(self) -> usize {
+        match self {
+            Self::V3_5 => 1,
+            Self::V3_6 => 2,
+        }
+    }
+
+    /// How many of the voters must be connected before a member is added.
+    pub fn connected_for_addition(self, voters: usize) -> usize {
+        match self {
+            Self::V3_5 => voters,
+            // As if the new one were a voter and did not answer; a voter alone always passes.
+            Self::V3_6 => quorum(voters + 1).min(voters),
+        }
+    }
+}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
@@ -131,14 +159,14 @@ pub struct Server {
     /// When it last heard of a leader.
     pub heard: Tick,
     pub patience: Tick,
-    pub max_learners: usize,
+    pub release: Release,
     /// Since when it has been connected with its peers.
     pub connected: BTreeMap<MemberId, Tick>,
     pub exit: Option<Exit>,
 }
 
 impl Server {
-    pub fn start(data: Data, max_learners: usize, now: Tick) -> Self {
+    pub fn start(data: Data, release: Release, now: Tick) -> Self {
         let mut server = Self {
             data,
             applied: Applied::default(),
@@ -146,7 +174,7 @@ impl Server {
             role: Role::Follower,
             heard: now,
             patience: 10,
-            max_learners,
+            release,
             connected: BTreeMap::new(),
             exit: None,
         };

@@ -231,7 +231,7 @@ fn call(
     let via = ours
         .map(|(&ordinal, _)| ordinal)
         .find(|&ordinal| api::linearizable_revision(servers, network, ordinal).is_some());
-    let Some(via) = via else { return Outcome::Refused(api::Error::NoLeader) };
+    let Some(via) = via else { return Outcome::Refused(api::Error::Unavailable) };
     let mut call = Call { servers, network, truth, now: *now, strict: *strict };
     request(&mut call, via).map_or_else(Outcome::Refused, |()| Outcome::Done)
 }

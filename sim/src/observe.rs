@@ -9,7 +9,7 @@ use etcd_operator_core::observed::{
 use etcd_operator_core::version::Version;
 use jiff::Timestamp;
 
-use crate::etcd::{Tick, api};
+use crate::etcd::{Release, Tick, api};
 use crate::kube::Objects;
 use crate::world::World;
 
@@ -96,7 +96,10 @@ fn answer(world: &World, ordinal: Ordinal) -> Option<Answer> {
         leader: server.leader,
         linearizable,
         applied_index: server.applied.index as u64,
-        version: Some(Version::new(3, if server.max_learners == 2 { 6 } else { 5 }, 0)),
+        version: Some(match server.release {
+            Release::V3_5 => Version::new(3, 5, 0),
+            Release::V3_6 => Version::new(3, 6, 0),
+        }),
         listed: Some(server.applied.members.len() as u8),
         // Logs that agree give hashes that agree; that they do is watched elsewhere.
         hash: linearizable.then_some(1),

@@ -8,7 +8,7 @@ use etcd_operator_core::observed::{ClusterId, MemberId, Ordinal, Process};
 use crate::agent::{self, Bugs, Verdict};
 use crate::client::{self, Client};
 use crate::etcd::consensus::{self, Network, Servers, Truth};
-use crate::etcd::{self, Exit, Server, Tick};
+use crate::etcd::{self, Exit, Release, Server, Tick};
 use crate::kube::{Kube, Order};
 use crate::random::Random;
 
@@ -21,7 +21,7 @@ pub struct World {
     pub network: Network,
     pub truth: Truth,
     pub client: Client,
-    pub max_learners: usize,
+    pub release: Release,
     pub strict: bool,
     pub agent_bugs: Bugs,
     /// Who followed which order, ever.
@@ -59,7 +59,7 @@ impl World {
             network: Network::default(),
             truth: Truth::default(),
             client: Client::default(),
-            max_learners: 1,
+            release: Release::V3_5,
             strict: true,
             agent_bugs: Bugs::default(),
             founders: BTreeSet::new(),
@@ -191,7 +191,7 @@ impl World {
             if let Some(volume) = self.kube.volumes.get_mut(&id) {
                 volume.data = Some(data.clone());
             }
-            self.servers.insert(ordinal, Server::start(data, self.max_learners, self.now));
+            self.servers.insert(ordinal, Server::start(data, self.release, self.now));
         }
         if let Some(sandbox) = self.kube.sandboxes.get_mut(&ordinal) {
             sandbox.memory = memory;

@@ -3,7 +3,7 @@
 use etcd_operator_core::observed::{MemberId, Ordinal};
 use etcd_operator_sim::etcd::api::{Call, Error, linearizable_revision};
 use etcd_operator_sim::etcd::consensus::{self, Network, Servers, Truth};
-use etcd_operator_sim::etcd::{self, Change, Exit, Server, Tick};
+use etcd_operator_sim::etcd::{self, Change, Exit, Release, Server, Tick};
 use etcd_operator_sim::random::Random;
 
 const ORDER: u64 = 7;
@@ -69,7 +69,7 @@ impl Lab {
 }
 
 fn founder(size: u8, ordinal: Ordinal) -> Server {
-    Server::start(etcd::found(ORDER, size, ordinal), 1, 0)
+    Server::start(etcd::found(ORDER, size, ordinal), Release::V3_5, 0)
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn a_voter_that_keeps_its_volume_loses_nothing() {
     let follower = lab.follower();
     lab.write(1);
     let data = lab.servers[&follower].data.clone();
-    lab.servers.insert(follower, Server::start(data, 1, lab.now));
+    lab.servers.insert(follower, Server::start(data, Release::V3_5, lab.now));
     lab.pass(100);
     assert_eq!(lab.truth.diverged, None);
     assert!(lab.serves(follower));
@@ -142,6 +142,7 @@ fn a_new_member_is_refused_while_a_voter_is_away_or_has_just_come_back() {
 fn one_learner_at_a_time_and_one_member_for_each_url() {
     let mut lab = Lab::new(1);
     lab.call().add_learner(Ordinal(0), Ordinal(1)).expect("the first is taken");
+    lab.pass(10);
     assert_eq!(lab.call().add_learner(Ordinal(0), Ordinal(1)), Err(Error::PeerUrlExists));
     assert_eq!(lab.call().add_learner(Ordinal(0), Ordinal(2)), Err(Error::TooManyLearners));
 }

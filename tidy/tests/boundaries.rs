@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use etcd_operator_tidy::{files, output, read, root, shown};
 
 /// Runtimes, clients, servers and sources of randomness, with the crates that they come through.
-const NOT_IN_CORE: [&str; 14] = [
+const NOT_IN_PURE_CODE: [&str; 14] = [
     "async-std",
     "axum",
     "etcd-client",
@@ -38,8 +38,15 @@ const NOT_IN_AGENT: [&str; 10] = [
 
 #[test]
 fn core_depends_on_no_runtime_no_client_and_no_randomness() {
-    let found = forbidden("etcd-operator-core", &NOT_IN_CORE);
+    let found = forbidden("etcd-operator-core", &NOT_IN_PURE_CODE);
     assert!(found.is_empty(), "core must not depend on {found:?}");
+}
+
+/// Only its tests run real etcd, to hold the simulated one against it.
+#[test]
+fn the_simulation_depends_on_no_runtime_no_client_and_no_randomness() {
+    let found = forbidden("etcd-operator-sim", &NOT_IN_PURE_CODE);
+    assert!(found.is_empty(), "the simulation must not depend on {found:?}");
 }
 
 #[test]

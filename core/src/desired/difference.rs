@@ -171,3 +171,6 @@ fn size(amount: &Value) -> Option<u128> {
     let amount = serde_json::from_value::<Quantity>(amount.clone()).ok()?;
     amount.nano().map(|nano| nano.div_ceil(FINEST))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,22 +1,23 @@
 //! One word for everything that is awaited or refused: conditions, events, log and metrics share it.
 
 use super::{Refusal, WaitingOn};
+use crate::names::reason;
 
 impl WaitingOn {
     pub fn reason(&self) -> &'static str {
         match self {
-            Self::Unpause => "Paused",
-            Self::Formation { .. } => "Forming",
-            Self::Etcd { .. } => "NoAnswer",
-            Self::Pod { .. } => "PodNotReady",
-            Self::CatchUp { .. } => "CatchingUp",
-            Self::Start { .. } => "Starting",
-            Self::Voters { .. } => "TooFewVoters",
-            Self::Recovery { .. } => "AwaitingRecovery",
-            Self::Volumes { .. } => "InspectingVolumes",
-            Self::Hashes { .. } => "ComparingData",
-            Self::PodsGone { .. } => "PodsEnding",
-            Self::ClaimsGone { .. } => "VolumesGoing",
+            Self::Unpause => reason::PAUSED,
+            Self::Formation { .. } => reason::FORMING,
+            Self::Etcd { .. } => reason::NO_ANSWER,
+            Self::Pod { .. } => reason::POD_NOT_READY,
+            Self::CatchUp { .. } => reason::CATCHING_UP,
+            Self::Start { .. } => reason::STARTING,
+            Self::Voters { .. } => reason::TOO_FEW_VOTERS,
+            Self::Recovery { .. } => reason::AWAITING_RECOVERY,
+            Self::Volumes { .. } => reason::INSPECTING_VOLUMES,
+            Self::Hashes { .. } => reason::COMPARING_DATA,
+            Self::PodsGone { .. } => reason::PODS_ENDING,
+            Self::ClaimsGone { .. } => reason::VOLUMES_GOING,
         }
     }
 }
@@ -24,15 +25,15 @@ impl WaitingOn {
 impl Refusal {
     pub fn reason(&self) -> &'static str {
         match self {
-            Self::ForeignVolumes { .. } => "ForeignVolumes",
-            Self::UnknownMember { .. } => "UnknownMember",
-            Self::ForeignCluster { .. } => "ForeignCluster",
-            Self::QuorumWouldBeLost { .. } => "QuorumWouldBeLost",
-            Self::LastVoter { .. } => "LastVoter",
-            Self::DataLost => "DataLost",
-            Self::StopNeedsQuorum { .. } => "StopNeedsQuorum",
-            Self::NoSuccessor { .. } => "NoSuccessor",
-            Self::HashesDiffer { .. } => "HashesDiffer",
+            Self::ForeignVolumes { .. } => reason::FOREIGN_VOLUMES,
+            Self::UnknownMember { .. } => reason::UNKNOWN_MEMBER,
+            Self::ForeignCluster { .. } => reason::FOREIGN_CLUSTER,
+            Self::QuorumWouldBeLost { .. } => reason::QUORUM_WOULD_BE_LOST,
+            Self::LastVoter { .. } => reason::LAST_VOTER,
+            Self::DataLost => reason::DATA_LOST,
+            Self::StopNeedsQuorum { .. } => reason::STOP_NEEDS_QUORUM,
+            Self::NoSuccessor { .. } => reason::NO_SUCCESSOR,
+            Self::HashesDiffer { .. } => reason::HASHES_DIFFER,
         }
     }
 }

@@ -32,7 +32,7 @@ impl Value {
 
 /// In the order in which we write them: the API server may keep another.
 pub(super) fn ours(conditions: &[Condition]) -> Vec<Condition> {
-    condition::OURS.iter().flat_map(|type_| find(conditions, type_)).cloned().collect()
+    condition::ALL.iter().flat_map(|type_| find(conditions, type_)).cloned().collect()
 }
 
 pub(crate) fn find<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {

@@ -5,10 +5,11 @@ use super::view::{Quorum, View};
 use crate::api::EtcdCluster;
 use crate::names::{condition, reason};
 use crate::notices::{Kind, Notice, not_rolled_out, notices};
+use crate::plan::WaitingOn;
 use crate::quorum::quorum;
 use crate::validate::Problem;
 
-/// In the order of [`condition::OURS`].
+/// In the order of [`condition::ALL`].
 pub(super) fn of(view: &View<'_>, cluster: &EtcdCluster) -> Vec<Fact> {
     let mut facts =
         vec![ready(view), available(view), reconciling(view), not_going_on(view), quorum_lost(view)];
@@ -101,11 +102,15 @@ fn reconciling(view: &View<'_>) -> Fact {
     let terms = view.terms();
     let actions = plan.actions.iter().map(|action| terms.action(action));
     let waiting = plan.waiting.iter().map(|awaited| format!("wait for {}", terms.awaited(awaited)));
-    let steps = actions.chain(waiting).collect::<Vec<_>>().join("; ");
+    // The plan waits for the cluster to form; which pods keep it waiting is told beside it.
+    let forming = plan.waiting.iter().any(|it| matches!(it, WaitingOn::Formation { .. }));
+    let hopeless = if forming { view.hopeless() } else { Vec::new() };
+    let away = hopeless.into_iter().filter_map(|ordinal| view.why_away(ordinal));
+    let steps = actions.chain(waiting).chain(away).collect::<Vec<_>>().join("; ");
     let (value, reason, message) = if view.seen().cluster.deleting {
         (Value::True, reason::DELETING, steps)
     } else if let Some((reason, _)) = view.stall() {
-        (Value::False, reason, "nothing is done until that is settled".into())
+        (Value::False, reason, "Stalled says what stands in the way".into())
     } else if view.round.intent.paused {
         (Value::False, reason::PAUSED, "spec.paused is set: the operator only watches".into())
     } else if let Some(trouble) = view.round.trouble {

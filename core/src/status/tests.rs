@@ -2,7 +2,7 @@ use serde_json::json;
 
 use super::*;
 use crate::api::{EtcdBackupSpec, EtcdRestoreSpec, MemberStatus};
-use crate::decide::{Goal, OnDelete, OnStop, decide};
+use crate::decide::{Goal, decide};
 use crate::observed::{Cluster, Etcd, Seen};
 use crate::validate::validate;
 

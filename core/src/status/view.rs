@@ -233,17 +233,22 @@ impl<'a> View<'a> {
             || available.is_some_and(|it| it.reason == reason::QUORUM_LOST)
     }
 
-    /// So many pods cannot start, and have had their time, that no cluster can form.
-    fn cannot_form(&self) -> Option<(&'static str, String)> {
-        let hopeless = |ordinal: &Ordinal| {
-            let pod = self.seen().pods.get(ordinal);
-            pod.is_some_and(|pod| matches!(pod.etcd, Process::CannotStart(_) | Process::Failing(_)))
+    /// Wanted pods that cannot start as they are, or that nobody makes.
+    pub fn hopeless(&self) -> Vec<Ordinal> {
+        let hopeless = |ordinal: &Ordinal| match self.seen().pods.get(ordinal) {
+            Some(pod) => matches!(pod.etcd, Process::CannotStart(_) | Process::Failing(_)),
+            None => ordinal.0 < self.seen().replicas(),
         };
-        let hopeless: Vec<_> = Ordinal::below(self.round.intent.size).filter(hopeless).collect();
+        Ordinal::below(self.round.intent.size).filter(hopeless).collect()
+    }
+
+    /// So many pods are hopeless, and have had their time, that no cluster can form.
+    fn cannot_form(&self) -> Option<(&'static str, String)> {
+        let hopeless = self.hopeless();
         let stalled = find(&self.before.conditions, condition::STALLED);
         let said = stalled.is_some_and(|it| it.reason == reason::PODS_CANNOT_START);
         let long = said || self.was(condition::RECONCILING, Value::True, START_SECONDS);
-        if !long || self.size() - hopeless.len() >= quorum(self.size()) {
+        if !long || hopeless.is_empty() || self.size() - hopeless.len() >= quorum(self.size()) {
             return None;
         }
         let why: Vec<_> = hopeless.into_iter().filter_map(|ordinal| self.why_away(ordinal)).collect();

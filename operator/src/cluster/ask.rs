@@ -1,6 +1,7 @@
 //! Asks every pod of a cluster what goes on in it, all at the same time and each on its own.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use etcd_operator_core::agent::News;
@@ -43,7 +44,7 @@ pub struct Asked {
     pub waits: BTreeMap<Ordinal, String>,
     pub members: Seen<Members>,
     /// Those whose etcd answered, to be called.
-    pub reached: BTreeMap<Ordinal, Member>,
+    pub reached: BTreeMap<Ordinal, Arc<Member>>,
     /// Who gave the list of members, right after a linearizable read.
     pub via: Option<Ordinal>,
 }
@@ -51,12 +52,12 @@ pub struct Asked {
 /// Connections that are kept from one round to the next, by the UID of the pod.
 #[derive(Default)]
 pub struct Connections {
-    kept: HashMap<String, Member>,
+    kept: HashMap<String, Arc<Member>>,
     silent: HashSet<String>,
 }
 
 enum Reply {
-    Etcd(Member, Said, Option<u8>),
+    Etcd(Arc<Member>, Said, Option<u8>),
     Agent(Process, String),
     Nobody(String),
 }
@@ -91,7 +92,7 @@ impl Connections {
         for (ordinal, reply) in replies {
             let Some(Whom { pod, .. }) = pods.get(ordinal) else { continue };
             match reply {
-                Reply::Etcd(member, _, _) => drop(self.kept.insert(pod.uid.clone(), member.clone())),
+                Reply::Etcd(member, _, _) => drop(self.kept.insert(pod.uid.clone(), Arc::clone(member))),
                 Reply::Nobody(_) => drop(self.silent.insert(pod.uid.clone())),
                 Reply::Agent(_, _) => {}
             }
@@ -100,14 +101,20 @@ impl Connections {
 }
 
 /// Where no etcd listens, an agent may.
-async fn ask_one(reach: &Reach, pod: &PodAddress, kept: Option<Member>, listed: bool, news: &News) -> Reply {
+async fn ask_one(
+    reach: &Reach,
+    pod: &PodAddress,
+    kept: Option<Arc<Member>>,
+    listed: bool,
+    news: &News,
+) -> Reply {
     if let Some(member) = kept
         && let Ok(reply) = ask_etcd(member, listed).await
     {
         return reply;
     }
     let failure = match Member::connect(reach, pod).await {
-        Ok(member) => match ask_etcd(member, listed).await {
+        Ok(member) => match ask_etcd(Arc::new(member), listed).await {
             Ok(reply) => return reply,
             Err(error) => error,
         },
@@ -119,7 +126,7 @@ async fn ask_one(reach: &Reach, pod: &PodAddress, kept: Option<Member>, listed: 
     }
 }
 
-async fn ask_etcd(member: Member, listed: bool) -> Result<Reply, crate::etcd::Error> {
+async fn ask_etcd(member: Arc<Member>, listed: bool) -> Result<Reply, crate::etcd::Error> {
     let said = member.status().await?;
     let listed = if listed { member.listed().await.ok() } else { None };
     Ok(Reply::Etcd(member, said, listed))

@@ -254,7 +254,10 @@ impl Hands<'_> {
         let of_cluster =
             matches!(&self.look.observed.etcd.members, Seen::Known(members) if members.cluster == cluster);
         let speaker = self.look.asked.via.filter(|_| of_cluster);
-        speaker.and_then(|it| self.look.asked.reached.get(&it)).ok_or(Failure::NobodySpeaks { cluster })
+        speaker
+            .and_then(|it| self.look.asked.reached.get(&it))
+            .map(|it| &**it)
+            .ok_or(Failure::NobodySpeaks { cluster })
     }
 
     fn member(&self, id: MemberId, cluster: ClusterId) -> Result<&Member, Failure> {
@@ -265,7 +268,10 @@ impl Hands<'_> {
             })
         };
         let ordinal = answers.find(|(_, answer)| is_it(answer)).map(|(ordinal, _)| ordinal);
-        ordinal.and_then(|it| self.look.asked.reached.get(it)).ok_or(Failure::NobodySpeaks { cluster })
+        ordinal
+            .and_then(|it| self.look.asked.reached.get(it))
+            .map(|it| &**it)
+            .ok_or(Failure::NobodySpeaks { cluster })
     }
 }
 

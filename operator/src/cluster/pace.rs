@@ -64,7 +64,7 @@ impl Pace {
 
 /// Up to a fifth more or less, so that what failed together does not come back together.
 fn jitter(pause: Duration) -> Duration {
-    let dice = u32::try_from(Timestamp::now().subsec_nanosecond().unsigned_abs() % 401).unwrap_or(200);
+    let dice = Timestamp::now().subsec_nanosecond().unsigned_abs() % 401;
     pause * (800 + dice) / 1000
 }
 

@@ -62,9 +62,10 @@ fn reason_before_start(pod: &Pod) -> String {
     let init = status.init_container_statuses.unwrap_or_default();
     let containers = status.container_statuses.unwrap_or_default();
     let waiting = init.iter().chain(&containers).filter_map(|it| it.state.as_ref()?.waiting.as_ref());
-    let telling = waiting
+    let mut telling = waiting
         .filter(|it| !matches!(it.reason.as_deref(), None | Some("PodInitializing" | "ContainerCreating")));
-    if let Some(waiting) = telling.last() {
+    // Containers come after those that prepare them, and know more.
+    if let Some(waiting) = telling.next_back() {
         let reason = waiting.reason.clone().unwrap_or_default();
         return match waiting.message.as_deref().map(first_lines) {
             Some(message) if !message.is_empty() => format!("{reason}: {message}"),

@@ -29,7 +29,7 @@ impl Vigil {
     /// Watches exactly the members that serve now.
     pub fn keep(&mut self, look: &Look) {
         while self.watches.try_join_next().is_some() {}
-        let serving: HashMap<String, Member> = look
+        let serving: HashMap<String, Arc<Member>> = look
             .asked
             .reached
             .iter()
@@ -38,7 +38,7 @@ impl Vigil {
                 answer.is_some_and(|answer| answer.linearizable)
             })
             .filter_map(|(ordinal, member)| {
-                Some((pods::address(look.objects.pods.get(ordinal)?)?.uid, member.clone()))
+                Some((pods::address(look.objects.pods.get(ordinal)?)?.uid, Arc::clone(member)))
             })
             .collect();
         self.watched.retain(|uid, watch| {
@@ -55,7 +55,7 @@ impl Vigil {
     }
 }
 
-async fn watch(member: Member, wake: Arc<Notify>) {
+async fn watch(member: Arc<Member>, wake: Arc<Notify>) {
     let begun = Instant::now();
     member.watch_until_lost().await;
     tokio::time::sleep(SHORTEST.saturating_sub(begun.elapsed())).await;

@@ -5,25 +5,38 @@ use etcd_operator_core::quorum::quorum;
 
 use super::consensus::{self, Network, Servers, Truth};
 use super::election;
-use super::{Change, Role, Server, Tick, added_id};
+use super::{Applied, Change, Release, Role, Server, Tick, added_id};
 
 /// How long peers must have been connected before a membership change is accepted: five seconds.
 const STRICT_WINDOW: Tick = 50;
 /// How far a member may be behind and still serve a linearizable read before the deadline.
 const CLOSE: usize = 100;
 
+/// `tests/conformance.rs` holds these against the answers of real etcd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
+    /// No etcd runs where it was called.
+    Unavailable,
+    /// A learner serves nothing but its status and reads that may be old.
+    NotSupportedForLearner,
     NoLeader,
+    /// Leadership is moved by the leader only.
+    NotLeader,
+    BadLeaderTransferee,
+    /// There is no such member, or it would get the ID of one that was removed.
     NotFound,
+    /// The same URL was added in this very second.
+    MemberExists,
     /// A member with this URL is there already.
     PeerUrlExists,
     TooManyLearners,
     LearnerNotReady,
+    /// Only learners are promoted.
+    NotLearner,
     /// The strict reconfiguration check.
     UnhealthyCluster,
     NotEnoughStartedMembers,
-    /// It was proposed, but whether it was agreed upon is not known.
+    /// It was not answered, and whether it was agreed upon is not known.
     Timeout,
 }
 
@@ -64,34 +77,28 @@ pub fn linearizable_revision(servers: &Servers, network: &Network, ordinal: Ordi
 
 impl Call<'_> {
     pub fn add_learner(&mut self, via: Ordinal, ordinal: Ordinal) -> Result<MemberId, Error> {
-        let (at, leader) = self.leader(via)?;
-        let id = added_id(leader.data.cluster, ordinal, self.now);
-        let applied = &leader.applied;
-        if applied.removed.contains(&id) {
-            return Err(Error::NotFound);
-        }
-        if applied.members.values().any(|peer| peer.ordinal == ordinal) {
-            return Err(Error::PeerUrlExists);
-        }
-        if applied.members.values().filter(|peer| peer.learner).count() >= leader.max_learners {
-            return Err(Error::TooManyLearners);
-        }
-        let voters = applied.voters().count();
-        let connected = self.connected_voters(leader);
-        if self.strict && voters > 1 && connected < voters {
+        let receiver = self.receiver(via)?;
+        let id = added_id(receiver.data.cluster, ordinal, self.now);
+        let needed = receiver.release.connected_for_addition(receiver.applied.voters().count());
+        if self.strict && self.connected_voters(receiver) < needed {
             return Err(Error::UnhealthyCluster);
         }
+        let at = self.leader(via).ok_or(Error::Timeout)?;
         self.propose(at, Change::AddLearner(id, ordinal)).map(|()| id)
     }
 
+    /// The only call that is carried to the leader before anything is checked.
     pub fn promote(&mut self, via: Ordinal, member: MemberId) -> Result<(), Error> {
-        let (at, leader) = self.leader(via)?;
-        let Some(learner) = leader.applied.members.get(&member).filter(|peer| peer.learner) else {
+        self.receiver(via)?;
+        let at = self.leader(via).ok_or(Error::NoLeader)?;
+        let leader = self.servers.get(&at).ok_or(Error::NoLeader)?;
+        if !leader.applied.members.contains_key(&member) {
             return Err(Error::NotFound);
-        };
+        }
         let Role::Leader { matched, .. } = &leader.role else { return Err(Error::NoLeader) };
-        let index = matched.get(&member).copied().unwrap_or(0);
-        if learner.start != Start::Published || index * 10 < leader.data.log.len() * 9 {
+        let last = leader.data.log.len();
+        let index = if member == leader.id() { last } else { matched.get(&member).copied().unwrap_or(0) };
+        if index * 10 < last * 9 {
             return Err(Error::LearnerNotReady);
         }
         let started = leader.applied.voters().filter(|(_, peer)| peer.start != Start::Added).count();
@@ -102,28 +109,38 @@ impl Call<'_> {
     }
 
     pub fn remove(&mut self, via: Ordinal, member: MemberId) -> Result<(), Error> {
-        let (at, leader) = self.leader(via)?;
-        let Some(peer) = leader.applied.members.get(&member) else { return Err(Error::NotFound) };
-        if self.strict && !peer.learner {
-            let voters = leader.applied.voters().count();
-            let staying = leader.applied.voters().filter(|(id, _)| *id != member);
-            let started = staying.filter(|(_, peer)| peer.start != Start::Added).count();
-            if voters == 1 || started < quorum(voters - 1) {
+        let receiver = self.receiver(via)?;
+        let is_learner = receiver.applied.members.get(&member).is_some_and(|peer| peer.learner);
+        if self.strict && !is_learner {
+            let staying: Vec<_> = receiver.applied.voters().filter(|(id, _)| *id != member).collect();
+            let started = staying.iter().filter(|(_, peer)| peer.start != Start::Added).count();
+            if started < quorum(staying.len()) {
                 return Err(Error::NotEnoughStartedMembers);
             }
-            let is_connected = member == leader.id() || leader.connected.contains_key(&member);
-            if is_connected && self.connected_voters(leader) - 1 < quorum(voters - 1) {
+            let is_connected = member == receiver.id()
+                || receiver.applied.is_voter(member) && receiver.connected.contains_key(&member);
+            let voters = receiver.applied.voters().count();
+            if is_connected && self.connected_voters(receiver) <= quorum(voters - 1) {
                 return Err(Error::UnhealthyCluster);
             }
         }
+        let at = self.leader(via).ok_or(Error::Timeout)?;
         self.propose(at, Change::Remove(member))
     }
 
+    /// Is asked of the member that is to let go.
     pub fn move_leader(&mut self, from: MemberId, to: MemberId) -> Result<(), Error> {
-        let found = self.servers.iter().find(|(_, server)| server.id() == from && server.leads());
-        let (&at, leader) = found.ok_or(Error::NoLeader)?;
-        let heir =
-            leader.applied.members.get(&to).filter(|peer| !peer.learner).ok_or(Error::NotFound)?.ordinal;
+        let asked = self.servers.iter().find(|(_, server)| server.id() == from).map(|(&at, _)| at);
+        let at = asked.ok_or(Error::Unavailable)?;
+        let leader = self.receiver(at)?;
+        if !leader.leads() {
+            return Err(Error::NotLeader);
+        }
+        let heir = leader.applied.members.get(&to).filter(|peer| !peer.learner);
+        let heir = heir.ok_or(Error::BadLeaderTransferee)?.ordinal;
+        if heir == at {
+            return Ok(());
+        }
         consensus::replicate(self.servers, self.network, self.truth, at, self.now, |_| true);
         let there = self.servers.get(&heir).is_some_and(|server| server.id() == to && server.exit.is_none());
         if !there || !self.network.connects(at, heir) {
@@ -135,32 +152,68 @@ impl Call<'_> {
         Ok(())
     }
 
-    fn leader(&self, via: Ordinal) -> Result<(Ordinal, &Server), Error> {
-        let at = consensus::leader_of(self.servers, self.network, via).ok_or(Error::NoLeader)?;
-        self.servers.get(&at).map(|server| (at, server)).ok_or(Error::NoLeader)
+    /// Who is called checks with its own eyes, leader or not.
+    fn receiver(&self, via: Ordinal) -> Result<&Server, Error> {
+        let running = self.servers.get(&via).filter(|server| server.exit.is_none());
+        let server = running.ok_or(Error::Unavailable)?;
+        if server.applied.is_voter(server.id()) { Ok(server) } else { Err(Error::NotSupportedForLearner) }
     }
 
-    /// Voters that have been connected for long enough, the leader among them.
-    fn connected_voters(&self, leader: &Server) -> usize {
-        let long =
-            |id: MemberId| leader.connected.get(&id).is_some_and(|&since| self.now - since >= STRICT_WINDOW);
-        leader.applied.voters().filter(|(id, _)| *id == leader.id() || long(*id)).count()
+    fn leader(&self, via: Ordinal) -> Option<Ordinal> {
+        consensus::leader_of(self.servers, self.network, via)
     }
 
-    /// One membership change at a time; done when the leader has applied it.
+    /// Voters with which this one has been connected for long enough, itself among them.
+    fn connected_voters(&self, receiver: &Server) -> usize {
+        let long = |id: MemberId| {
+            receiver.connected.get(&id).is_some_and(|&since| self.now - since >= STRICT_WINDOW)
+        };
+        receiver.applied.voters().filter(|(id, _)| *id == receiver.id() || long(*id)).count()
+    }
+
+    /// One membership change at a time; done when the leader has applied it. What is not allowed is found out only
+    /// then, so it is not found out without a quorum.
     fn propose(&mut self, at: Ordinal, change: Change) -> Result<(), Error> {
-        let leader = self.servers.get_mut(&at).ok_or(Error::NoLeader)?;
+        let leader = self.servers.get_mut(&at).ok_or(Error::Timeout)?;
         let unapplied = leader.data.log.get(leader.applied.index..).unwrap_or_default();
         if unapplied.iter().any(|entry| entry.change.is_membership()) {
             return Err(Error::Timeout);
         }
+        let verdict = leader.applied.allows(&change, leader.release);
         let term = leader.data.term;
-        let index = leader.append(change);
+        let index = leader.append(if verdict.is_ok() { change } else { Change::Nothing });
         for _ in 0..2 {
             consensus::replicate(self.servers, self.network, self.truth, at, self.now, |_| true);
         }
         let leader = self.servers.get(&at).ok_or(Error::Timeout)?;
         let done = leader.applied.index >= index && leader.data.term == term;
-        if done { Ok(()) } else { Err(Error::Timeout) }
+        if done { verdict } else { Err(Error::Timeout) }
+    }
+}
+
+impl Applied {
+    /// What etcd checks when it applies a change of membership.
+    fn allows(&self, change: &Change, release: Release) -> Result<(), Error> {
+        match change {
+            Change::AddLearner(id, _) if self.removed.contains(id) => Err(Error::NotFound),
+            Change::AddLearner(id, _) if self.members.contains_key(id) => Err(Error::MemberExists),
+            Change::AddLearner(_, ordinal) if self.members.values().any(|peer| peer.ordinal == *ordinal) => {
+                Err(Error::PeerUrlExists)
+            }
+            Change::AddLearner(..) => {
+                let learners = self.members.values().filter(|peer| peer.learner).count();
+                if learners < release.max_learners() { Ok(()) } else { Err(Error::TooManyLearners) }
+            }
+            Change::Promote(id) | Change::Remove(id) if !self.members.contains_key(id) => {
+                Err(Error::NotFound)
+            }
+            Change::Promote(id) if self.is_voter(*id) => Err(Error::NotLearner),
+            Change::Promote(_)
+            | Change::Remove(_)
+            | Change::Nothing
+            | Change::Write(_)
+            | Change::Found(..)
+            | Change::Publish(_) => Ok(()),
+        }
     }
 }

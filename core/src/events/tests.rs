@@ -1,0 +1,94 @@
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use super::*;
+use crate::observed::{
+    Cluster, ClusterId, Etcd, Formed, Member, MemberId, Members, Observed, Seen, Set, Start,
+};
+
+const CLUSTER: ClusterId = ClusterId(0xc1);
+
+fn names() -> Names {
+    Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() }
+}
+
+/// Three members, of which two are known here.
+fn seen() -> Observed {
+    let member =
+        |ordinal| Member { ordinal: Some(Ordinal(ordinal)), learner: false, start: Start::Published };
+    let list = BTreeMap::from([(MemberId(0xa0), member(0)), (MemberId(0xa1), member(1))]);
+    let formed = Formed { id: CLUSTER, since: Timestamp::UNIX_EPOCH };
+    Observed {
+        now: Timestamp::UNIX_EPOCH,
+        cluster: Cluster { uid: "uid".into(), deleting: false, finalizer: true, formed: Some(formed) },
+        order: None,
+        set: Some(Set { uid: "set".into(), replicas: 3 }),
+        pods: BTreeMap::new(),
+        claims: BTreeMap::new(),
+        etcd: Etcd {
+            answers: BTreeMap::new(),
+            members: Seen::Known(Members { cluster: CLUSTER, leader: None, list }),
+            silent_since: BTreeMap::new(),
+        },
+    }
+}
+
+fn told(action: Action) -> Option<String> {
+    let event = of_action(&action, &names(), &seen())?;
+    assert!(!event.warning && event::ALL.contains(&event.reason.as_str()), "{event:?}");
+    Some(format!("{}: {}", event.reason, event.note))
+}
+
+#[test]
+fn every_step_is_told_in_the_words_of_users() {
+    let uid = || "uid".to_owned();
+    let (ordinal, member, cluster) = (Ordinal(1), MemberId(0xa1), CLUSTER);
+    for (action, expected) in [
+        (
+            Action::CreateOrder { size: 2 },
+            "BootstrapPrepared: the order to form a cluster of kv-0, kv-1 is prepared",
+        ),
+        (
+            Action::ArmOrder { uid: uid() },
+            "BootstrapOrdered: the pods may form the cluster as soon as they are there",
+        ),
+        (Action::RecordFormed { cluster }, "ClusterFormed: the cluster has formed as c1"),
+        (
+            Action::DeleteOrder { uid: uid() },
+            "BootstrapFinished: the order to form a cluster has done its work",
+        ),
+        (Action::SetReplicas { replicas: 5 }, "PodsCreated: pods are created: kv-3, kv-4"),
+        (Action::SetReplicas { replicas: 2 }, "PodsRemoved: pods are taken away: kv-2"),
+        (Action::AddLearner { ordinal, cluster }, "MemberAdded: kv-1 is now a learner"),
+        (Action::Promote { ordinal, member, cluster }, "MemberPromoted: kv-1 (a1) is now a voting member"),
+        (
+            Action::MoveLeader { from: MemberId(0xa0), to: member, cluster },
+            "LeaderMoved: leadership moved from kv-0 (a0) to kv-1 (a1)",
+        ),
+        (Action::RemoveMember { member, cluster }, "MemberRemoved: kv-1 (a1) is no longer a member"),
+        (Action::RemoveMember { member: MemberId(0xb1), cluster }, "MemberRemoved: b1 is no longer a member"),
+        (
+            Action::DeletePod { ordinal, uid: uid() },
+            "PodDeleted: kv-1 is deleted, to come back with an empty volume",
+        ),
+        (Action::DeleteClaim { ordinal, uid: uid() }, "VolumeDeleted: volume data-kv-1 is deleted"),
+        (Action::DeleteSet { uid: uid() }, "PodsRemoved: all pods are deleted"),
+        (Action::RemoveFinalizer, "Released: the cluster is released: no volume is left"),
+    ] {
+        assert_eq!(told(action).as_deref(), Some(expected));
+    }
+}
+
+#[test]
+fn keeping_the_books_is_not_worth_an_event() {
+    assert_eq!(told(Action::AddFinalizer), None);
+    let label = Action::LabelClaim { ordinal: Ordinal(1), uid: "uid".into(), member: MemberId(0xa1) };
+    assert_eq!(told(label), None);
+}
+
+#[test]
+fn a_long_note_is_cut_between_characters() {
+    let event = Event::normal(event::RUNNING, "Report", "ä".repeat(2000));
+    assert!(event.note.len() < 1024 && event.note.ends_with("ä ..."));
+}

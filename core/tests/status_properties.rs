@@ -1,0 +1,161 @@
+//! What holds for the status of every snapshot, whatever the status was before.
+
+#[path = "properties/snapshots.rs"]
+mod snapshots;
+
+use etcd_operator_core::api::{EtcdCluster, EtcdClusterSpec, EtcdClusterStatus, Health, Phase};
+use etcd_operator_core::decide::{Goal, decide};
+use etcd_operator_core::events;
+use etcd_operator_core::names::{Names, condition, event, reason};
+use etcd_operator_core::observed::{Observed, Seen};
+use etcd_operator_core::status::{Round, of_cluster};
+use etcd_operator_core::validate::validate;
+use jiff::SignedDuration;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+use snapshots::{anything, settled};
+
+/// The same cases every time; a longer look is taken with PROPTEST_CASES and PROPTEST_RNG_SEED.
+fn configuration() -> ProptestConfig {
+    let asked_for = ProptestConfig::default();
+    let rng_seed = match asked_for.rng_seed {
+        RngSeed::Random => RngSeed::Fixed(1),
+        fixed @ RngSeed::Fixed(_) => fixed,
+    };
+    ProptestConfig { failure_persistence: None, rng_seed, ..asked_for }
+}
+
+/// Two looks at worlds that have nothing to do with each other, some time apart.
+fn two_looks() -> impl Strategy<Value = (Look, Look)> {
+    (anything(), anything(), 0..400_i64).prop_map(|((goal, seen), (later_goal, mut later), seconds)| {
+        later.now = seen.now.saturating_add(SignedDuration::from_secs(seconds)).expect("no calendar units");
+        (Look { goal, seen }, Look { goal: later_goal, seen: later })
+    })
+}
+
+#[derive(Clone, Debug)]
+struct Look {
+    goal: Goal,
+    seen: Observed,
+}
+
+impl Look {
+    fn cluster(&self, status: Option<EtcdClusterStatus>) -> EtcdCluster {
+        let Goal { size, paused, .. } = self.goal;
+        let mut cluster = EtcdCluster::new(
+            "kv",
+            EtcdClusterSpec { size: size.into(), paused, ..EtcdClusterSpec::default() },
+        );
+        cluster.metadata.generation = Some(1);
+        cluster.status = status;
+        cluster
+    }
+
+    /// The status after it: a new one, or the one before.
+    fn after(&self, before: Option<EtcdClusterStatus>) -> EtcdClusterStatus {
+        self.written(before.clone()).or(before).expect("the first look is written")
+    }
+
+    fn written(&self, before: Option<EtcdClusterStatus>) -> Option<EtcdClusterStatus> {
+        let cluster = self.cluster(before);
+        let intent = validate(&cluster).expect("it is valid");
+        let names = Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() };
+        let plan = decide(&self.goal, &self.seen);
+        let round = Round {
+            intent: &intent,
+            names: &names,
+            seen: &self.seen,
+            plan: &plan,
+            trouble: None,
+            not_rolled_out: &[],
+        };
+        of_cluster(&cluster, Ok(&round), self.seen.now)
+    }
+}
+
+fn is_true(status: &EtcdClusterStatus, type_: &str) -> bool {
+    status.conditions.iter().any(|it| it.type_ == type_ && it.status == "True")
+}
+
+proptest! {
+    #![proptest_config(configuration())]
+
+    #[test]
+    fn the_same_look_gives_the_same_status((first, second) in two_looks()) {
+        let before = first.after(None);
+        prop_assert_eq!(second.written(Some(before.clone())), second.written(Some(before)));
+    }
+
+    #[test]
+    fn what_was_written_says_it_all((first, second) in two_looks()) {
+        let written = second.after(Some(first.after(None)));
+        prop_assert_eq!(second.written(Some(written.clone())), None);
+        prop_assert_eq!(events::of_change(Some(&written), &written), []);
+    }
+
+    #[test]
+    fn nothing_is_called_healthy_that_did_not_answer((first, second) in two_looks()) {
+        let status = second.after(Some(first.after(None)));
+        for member in status.members.iter().filter(|it| it.ready || it.health == Health::Healthy) {
+            let mut answers = second.seen.etcd.answers.values().filter_map(Seen::known);
+            prop_assert!(answers.any(|it| Some(it.member.to_string()) == member.id), "{:?}", member);
+        }
+    }
+
+    #[test]
+    fn no_more_members_are_ready_than_vote((first, second) in two_looks()) {
+        let status = second.after(Some(first.after(None)));
+        let voters = second.seen.etcd.members.known().map_or(0, |members| members.voters().count());
+        let ready = status.members.iter().filter(|it| it.ready).count();
+        prop_assert!(ready <= voters);
+        prop_assert_eq!(status.ready_replicas, Some(ready as i32));
+    }
+
+    #[test]
+    fn what_is_set_at_birth_never_goes((first, second) in two_looks()) {
+        let before = first.after(None);
+        let after = second.after(Some(before.clone()));
+        prop_assert!(before.cluster_id.is_none() || after.cluster_id == before.cluster_id);
+        prop_assert!(before.formed_at.is_none() || after.formed_at == before.formed_at);
+        prop_assert_eq!(&after.domain, &before.domain);
+    }
+
+    #[test]
+    fn phases_and_conditions_agree((first, second) in two_looks()) {
+        let status = second.after(Some(first.after(None)));
+        let is = |type_| is_true(&status, type_);
+        prop_assert!(!(is(condition::STALLED) && is(condition::RECONCILING)));
+        prop_assert!(!(is(condition::AVAILABLE) && is(condition::QUORUM_LOST)));
+        match status.phase {
+            Some(Phase::Failed) => prop_assert!(is(condition::STALLED) && !is(condition::READY)),
+            Some(Phase::Running) => prop_assert!(!is(condition::STALLED) || is(condition::READY)),
+            Some(Phase::Stopped) => prop_assert!(is(condition::READY)),
+            Some(Phase::Deleting) => prop_assert!(!is(condition::READY) && is(condition::RECONCILING)),
+            Some(Phase::Creating | Phase::Scaling | Phase::Upgrading) => prop_assert!(!is(condition::STALLED)),
+            None => prop_assert!(false, "every look has a phase"),
+        }
+    }
+
+    #[test]
+    fn every_word_is_one_of_the_published_ones((first, second) in two_looks()) {
+        let before = first.after(None);
+        let status = second.after(Some(before.clone()));
+        for Condition { type_, reason, .. } in &status.conditions {
+            prop_assert!(condition::ALL.contains(&type_.as_str()), "{}", type_);
+            prop_assert!(reason::ALL.contains(&reason.as_str()), "{}", reason);
+        }
+        for told in events::of_change(Some(&before), &status) {
+            let reason = told.reason.as_str();
+            prop_assert!(reason::ALL.contains(&reason) || event::ALL.contains(&reason), "{}", reason);
+            prop_assert!(told.note.len() < 1024);
+        }
+    }
+
+    #[test]
+    fn a_settled_cluster_runs_and_is_ready((goal, seen) in settled()) {
+        let status = Look { goal, seen }.after(None);
+        prop_assert_eq!(status.phase, Some(Phase::Running));
+        prop_assert!(is_true(&status, condition::READY) && !is_true(&status, condition::RECONCILING));
+    }
+}
