@@ -43,6 +43,11 @@ pub fn config() -> Result<PathBuf> {
     Ok(config)
 }
 
+/// The operator as it is shipped, to be run on this machine.
+pub fn program() -> Result<PathBuf> {
+    static_programs(None)?.into_iter().next().context("no program")
+}
+
 pub async fn crds(kubectl: &Kubectl) -> Result<()> {
     apply(kubectl, &["-f", &shown(&config()?.join("crd"))]).await
 }
