@@ -40,24 +40,27 @@ pub fn start(filter: &str) -> Result<(), Error> {
 
 /// An error with all its causes on one line. A cause that its parent has quoted already is not repeated.
 pub fn chain(error: &(dyn std::error::Error + 'static)) -> impl fmt::Display {
-    let mut text = words(error);
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let words = words(error);
-        if !text.contains(&words) {
+    let mut text = String::new();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let answer = answer(error);
+        let words = answer.map_or_else(|| error.to_string(), str::to_owned);
+        if text.is_empty() {
+            text = words;
+        } else if !text.contains(&words) {
             text.push_str(": ");
             text.push_str(&words);
         }
-        cause = error.source();
+        next = if answer.is_some() { None } else { error.source() };
     }
     text
 }
 
 /// What the API server answers is a sentence already; kube adds all of its structure.
-fn words(error: &(dyn std::error::Error + 'static)) -> String {
+fn answer<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a str> {
     match error.downcast_ref::<kube::Error>() {
-        Some(kube::Error::Api(answer)) if !answer.message.is_empty() => answer.message.clone(),
-        Some(_) | None => error.to_string(),
+        Some(kube::Error::Api(answer)) => Some(answer.message.as_str()).filter(|message| !message.is_empty()),
+        Some(_) | None => None,
     }
 }
 

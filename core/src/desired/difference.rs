@@ -147,10 +147,9 @@ fn holds(there: Option<&Value>, wanted: Option<&Value>) -> bool {
         (Some(Value::Object(there)), Some(Value::Object(wanted)))
             if wanted.values().all(Value::is_string) =>
         {
-            // A map from names to texts: nothing fills it in but kubectl, which leaves marks of its own.
-            let theirs = |key: &str| key.starts_with(MARKS_OF_KUBECTL) && !wanted.contains_key(key);
-            let ours = there.iter().filter(|(key, _)| !theirs(key)).count();
-            ours == wanted.len() && wanted.iter().all(|(key, value)| there.get(key) == Some(value))
+            // A map from names to texts: nothing fills it in but kubectl, and marks for kubectl are no edit.
+            let counts = |(key, _): &(&String, &Value)| !key.starts_with(MARKS_OF_KUBECTL);
+            there.iter().filter(counts).eq(wanted.iter().filter(counts))
         }
         (Some(there), Some(wanted)) => contained(wanted, there),
         (Some(Value::Object(there)), None) => there.keys().all(|key| key.starts_with(MARKS_OF_KUBECTL)),

@@ -16,8 +16,10 @@ use crate::telemetry::chain;
 
 /// A healthy member answers in milliseconds, but one without a leader only when its own deadlines have passed.
 const PATIENCE: Duration = Duration::from_millis(2500);
-/// For one that did not answer the last time, or is ending: nobody else should wait for it.
+/// For one that did not answer the last time: nobody else should wait for it.
 const LITTLE_PATIENCE: Duration = Duration::from_millis(300);
+/// For one that is ending, whose address may lead nowhere already.
+const NO_PATIENCE: Duration = Duration::from_millis(100);
 
 /// One pod to be asked.
 pub struct Whom {
@@ -73,11 +75,15 @@ impl Connections {
     ) -> Asked {
         let asking = pods.iter().map(|(&ordinal, Whom { pod, ending })| {
             let kept = self.kept.get(&pod.uid).cloned();
-            let hopeless = *ending || self.silent.contains(&pod.uid);
-            let patience = if hopeless { LITTLE_PATIENCE } else { PATIENCE };
+            let patience = match (*ending, self.silent.contains(&pod.uid)) {
+                (true, true) => Duration::ZERO,
+                (true, false) => NO_PATIENCE,
+                (false, true) => LITTLE_PATIENCE,
+                (false, false) => PATIENCE,
+            };
             let reply = tokio::time::timeout(patience, ask_one(reach, pod, kept, questions.listed, news));
             async move {
-                let nobody = |_| Reply::Nobody(format!("{} did not answer within {patience:?}", pod.pod));
+                let nobody = |_| Reply::Nobody(format!("{} does not answer", pod.pod));
                 (ordinal, reply.await.unwrap_or_else(nobody))
             }
         });

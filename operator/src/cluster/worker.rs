@@ -1,14 +1,14 @@
 //! The life of one cluster's worker: look, decide, report, act, and sleep until something happens.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use etcd_operator_core::api::EtcdCluster;
 use etcd_operator_core::decide::{Goal, OnStop, decide};
 use etcd_operator_core::desired::Desired;
 use etcd_operator_core::intent::Intent;
 use etcd_operator_core::names::Names;
-use etcd_operator_core::plan::{Action, Plan};
+use etcd_operator_core::plan::{Action, Plan, Terms};
 use etcd_operator_core::validate::{Problem, validate};
 use kube::runtime::reflector::ObjectRef;
 use tokio::sync::Notify;
@@ -58,6 +58,8 @@ enum Outcome {
     Gone,
     /// Something was done, or somebody else was faster: look again at once.
     Again,
+    /// The cache does not know yet that the cluster went, or that another came under its name.
+    Superseded,
     /// Nothing to do until something happens.
     Idle(Plan),
 }
@@ -88,6 +90,7 @@ impl Worker {
                     self.pace.progress();
                     continue;
                 }
+                Ok(Outcome::Superseded) => self.pace.waiting(),
                 Ok(Outcome::Idle(plan)) => self.pace.after(&plan),
                 Err(Failure::Overtaken) => {
                     self.caches_lag = true;
@@ -124,16 +127,16 @@ impl Worker {
     async fn round(&mut self) -> Result<Outcome, Failure> {
         let Some(cluster) = self.cluster() else { return Ok(Outcome::Gone) };
         let names = names_of(&cluster, &self.context.domain);
-        let objects = if self.caches_lag {
+        let live = std::mem::take(&mut self.caches_lag);
+        let objects = if live {
             let live = Objects::live(&self.context.client, cluster.metadata.uid.as_deref(), &names).await;
             let live =
                 live.map_err(|source| Failure::Kubernetes { what: "show its objects".into(), source })?;
-            let Some(objects) = live else { return Ok(self.gone_or_new().await) };
+            let Some(objects) = live else { return Ok(Outcome::Superseded) };
             objects
         } else {
             Objects::cached(&self.context.caches, cluster, &names)
         };
-        self.caches_lag = false;
         let checked = validate(&objects.cluster);
         let context = Arc::clone(&self.context);
         let intent = match &checked {
@@ -143,14 +146,7 @@ impl Worker {
         };
         let desired =
             intent.map(|intent| Desired { intent, names: &names, agent_image: &context.agent_image });
-        self.decide_and_act(objects, &names, desired.as_ref()).await
-    }
-
-    /// The cache may not know yet that the cluster went, or that another came under its name.
-    async fn gone_or_new(&mut self) -> Outcome {
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        self.caches_lag = false;
-        Outcome::Again
+        self.decide_and_act(objects, live, &names, desired.as_ref()).await
     }
 
     /// A spec that breaks the rules is told so; whatever runs goes on as it is.
@@ -162,6 +158,7 @@ impl Worker {
     async fn decide_and_act(
         &mut self,
         objects: Objects,
+        live: bool,
         names: &Names,
         desired: Option<&Desired<'_>>,
     ) -> Result<Outcome, Failure> {
@@ -170,6 +167,11 @@ impl Worker {
         let mut look = self.look(objects, &goal, names).await;
         watch_silence(&mut self.silent_since, &look.observed);
         let plan = decide(&goal, &look.observed);
+        // What could do harm is decided a second time, on what no cache answers.
+        if !live && plan.actions.iter().any(Action::is_decided_twice) {
+            self.caches_lag = true;
+            return Ok(Outcome::Again);
+        }
         if let Some(desired) = desired {
             look.objects.cluster =
                 self.reporter.report(desired, &look, &plan, self.trouble.as_deref()).await?;
@@ -189,46 +191,21 @@ impl Worker {
             self.trouble = None;
             return Ok(Outcome::Idle(plan));
         }
-        self.act(&plan, look, &goal, names, desired).await?;
+        self.act(&plan, &Hands { client: &context.client, names, desired, look: &look }).await?;
         self.trouble = None;
         self.caches_lag = true;
         Ok(Outcome::Again)
     }
 
-    /// Up to the first action that is decided twice: the world is looked at anew after it.
-    async fn act(
-        &mut self,
-        plan: &Plan,
-        look: Look,
-        goal: &Goal,
-        names: &Names,
-        desired: Option<&Desired<'_>>,
-    ) -> Result<(), Failure> {
-        let context = Arc::clone(&self.context);
+    /// Up to the first action that needs a live look: the world is looked at anew after it.
+    async fn act(&mut self, plan: &Plan, hands: &Hands<'_>) -> Result<(), Failure> {
         for action in &plan.actions {
-            if !action.is_decided_twice() {
-                let hands = Hands { client: &context.client, names, desired, look: &look };
-                if !self.carry_out(&hands, action).await? {
-                    return Ok(());
-                }
-                // The object has changed, so what was read of it is no evidence any more.
-                if matches!(action, Action::AddFinalizer | Action::RecordFormed { .. }) {
-                    return Ok(());
-                }
-                continue;
+            let done = self.carry_out(hands, action).await?;
+            // The EtcdCluster has changed, so what was read of it is no evidence any more.
+            let spent = matches!(action, Action::AddFinalizer | Action::RecordFormed { .. });
+            if !done || spent || action.is_decided_twice() {
+                break;
             }
-            let live =
-                Objects::live(&context.client, look.objects.cluster.metadata.uid.as_deref(), names).await;
-            let live =
-                live.map_err(|source| Failure::Kubernetes { what: "show its objects".into(), source })?;
-            let Some(objects) = live else { return Ok(()) };
-            let goal_now = goal_of(&objects.cluster, validate(&objects.cluster).ok().as_ref());
-            let look = self.look(objects, &goal_now, names).await;
-            if goal_now == *goal && decide(goal, &look.observed).actions.contains(action) {
-                let hands = Hands { client: &context.client, names, desired, look: &look };
-                self.carry_out(&hands, action).await?;
-            }
-            return Ok(());
         }
         Ok(())
     }
@@ -243,10 +220,17 @@ impl Worker {
         let begun = Instant::now();
         match hands.carry_out(action).await {
             Ok(()) => {
+                self.reporter.did(action, hands.look, hands.names);
                 let Key { namespace, name } = &self.key;
                 let milliseconds = begun.elapsed().as_millis() as u64;
-                tracing::info!(object = format!("EtcdCluster {namespace}/{name}"), %action, milliseconds, "did");
-                self.reporter.did(action, hands.look, hands.names);
+                let terms = Terms::Names { names: hands.names, seen: &hands.look.observed };
+                let action = terms.action(action);
+                tracing::info!(
+                    object = format!("EtcdCluster {namespace}/{name}"),
+                    action,
+                    milliseconds,
+                    "did"
+                );
                 Ok(true)
             }
             Err(Failure::Overtaken) => {
