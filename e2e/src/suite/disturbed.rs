@@ -59,6 +59,19 @@ pub async fn leader(cluster: &Operated) -> Result<String> {
     Ok(etcd::leader(&cluster.members().await?).await?.name)
 }
 
+pub async fn move_leader(context: &Context, cluster: &Operated, to: &str) -> Result<()> {
+    let from = leader(cluster).await?;
+    if from == to {
+        return Ok(());
+    }
+    let listed = cluster.member_list().await?.into_iter().find(|member| member.name == to);
+    let id = format!("{:x}", listed.with_context(|| format!("{to} is no member"))?.id);
+    let words = ["exec", "--namespace", &cluster.namespace, &from, "--container", "etcd", "--"];
+    context.kubectl().run(&[&words[..], &["etcdctl", "move-leader", &id]].concat()).await?;
+    context.step(format!("leadership moved from {from} to {to}"));
+    Ok(())
+}
+
 pub async fn node_of(cluster: &Operated, pod: &str) -> Result<String> {
     let pods = cluster.pods().await?;
     let spec = pods.get(pod).and_then(|pod| pod.spec.as_ref());

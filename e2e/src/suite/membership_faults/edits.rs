@@ -20,8 +20,8 @@ pub async fn refused_or_explained(context: &Context) -> Result<()> {
     let (cluster, history) = born(context, 1, json!({})).await?;
     let before = lives(&cluster.pods().await?);
     let refusals = [
-        (json!({"size": 10}), "0 to 9"),
-        (json!({"size": -1}), "0 to 9"),
+        (json!({"size": 10}), "less than or equal to 9"),
+        (json!({"size": -1}), "greater than or equal to 0"),
         (json!({"version": "v3.4.27"}), "out of support"),
         (json!({"version": "3.5.1"}), "corrupt"),
         (json!({"version": "latest"}), "version"),

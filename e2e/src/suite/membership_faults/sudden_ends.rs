@@ -1,6 +1,6 @@
 //! Members and machines that end in the middle of a scaling.
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use serde_json::json;
@@ -9,7 +9,7 @@ use testbed::fault::Fault;
 use crate::operated::{Operated, Promised};
 use crate::runner::{Context, node_is_ready};
 use crate::suite::LIMIT;
-use crate::suite::disturbed::{leader, node_of, scaling_begins};
+use crate::suite::disturbed::{move_leader, node_of, scaling_begins};
 use crate::suite::lifecycle::{born, judged};
 use crate::suite::process_faults::kill;
 use crate::wait;
@@ -62,18 +62,5 @@ async fn deleted(context: &Context, cluster: &Operated, pods: &[&str]) -> Result
     let delete = ["delete", "pod", "--namespace", &cluster.namespace, "--wait=false", "--ignore-not-found"];
     context.kubectl().run(&[&delete[..], pods].concat()).await?;
     context.step(format!("{pods:?} are deleted"));
-    Ok(())
-}
-
-async fn move_leader(context: &Context, cluster: &Operated, to: &str) -> Result<()> {
-    let from = leader(cluster).await?;
-    if from == to {
-        return Ok(());
-    }
-    let listed = cluster.member_list().await?.into_iter().find(|member| member.name == to);
-    let id = format!("{:x}", listed.with_context(|| format!("{to} is no member"))?.id);
-    let words = ["exec", "--namespace", &cluster.namespace, &from, "--container", "etcd", "--"];
-    context.kubectl().run(&[&words[..], &["etcdctl", "move-leader", &id]].concat()).await?;
-    context.step(format!("leadership moved from {from} to {to}"));
     Ok(())
 }
