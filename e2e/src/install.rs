@@ -72,6 +72,11 @@ pub fn sizes(programs: Option<&Path>) -> Result<[u64; 3]> {
     Ok([size(&operator)?, size(&agent)?, size(&archive())?])
 }
 
+/// The operator as it is shipped, to be run on this machine.
+pub fn program() -> Result<PathBuf> {
+    static_programs(None)?.into_iter().next().context("no program")
+}
+
 impl Operator {
     /// Applies everything in `config/`. The image has the static programs of the given directory, or those that
     /// `make image` has built.

@@ -5,6 +5,7 @@ pub mod context;
 pub mod etcd;
 pub mod evidence;
 pub mod history;
+pub mod host_operator;
 pub mod install;
 pub mod kubectl;
 pub mod machine;
