@@ -5,12 +5,15 @@
 mod basics;
 mod cleanup;
 mod disk_faults;
+mod disturbed;
 mod histories;
 mod images;
 mod lifecycle;
+mod membership_faults;
 mod names;
 mod network_faults;
 mod node_faults;
+mod operator_faults;
 mod process_faults;
 mod user_guide;
 mod volumes;
@@ -37,11 +40,18 @@ const VALUE: &str = "written before the fault";
 
 pub fn all() -> Vec<Test> {
     let field = Topology::Up(Config { nodes: 3, dns: DnsProfile::Field });
-    let operated = lifecycle::tests(&field);
-    [as_in_the_field(&field), operated, in_three_zones(), on_one_node(), on_a_bare_machine()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        as_in_the_field(&field),
+        lifecycle::tests(&field),
+        membership_faults::tests(&field),
+        operator_faults::tests(&field),
+        in_three_zones(),
+        on_one_node(),
+        on_a_bare_machine(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 fn as_in_the_field(field: &Topology) -> Vec<Test> {

@@ -16,7 +16,7 @@ use crate::history::History;
 use crate::operated::{Operated, Promised};
 use crate::runner::{Context, Test, Topology};
 
-const NAME: &str = "kv";
+pub(super) const NAME: &str = "kv";
 
 pub fn tests(field: &Topology) -> Vec<Test> {
     vec![
@@ -60,7 +60,7 @@ pub fn tests(field: &Topology) -> Vec<Test> {
 }
 
 /// A cluster that is settled, and clients that write.
-async fn born(context: &Context, size: u8, more: Value) -> Result<(Operated, History)> {
+pub(super) async fn born(context: &Context, size: u8, more: Value) -> Result<(Operated, History)> {
     let cluster = asked_for(context, size, more).await?;
     cluster.wait_until_settled(size).await?;
     let history = context.writers(&cluster).await?;
@@ -68,7 +68,7 @@ async fn born(context: &Context, size: u8, more: Value) -> Result<(Operated, His
 }
 
 /// Only asked for. `more` is what the spec says besides.
-async fn asked_for(context: &Context, size: u8, more: Value) -> Result<Operated> {
+pub(super) async fn asked_for(context: &Context, size: u8, more: Value) -> Result<Operated> {
     let mut spec = json!({"size": size, "storage": {"size": "1Gi"}});
     merge(&mut spec, more);
     let cluster = context.operated(NAME, spec).await?;
@@ -88,14 +88,14 @@ fn merge(into: &mut Value, more: Value) {
 }
 
 /// Edits the size, waits until that is done, and looks at everything.
-async fn scaled(cluster: &Operated, size: u8) -> Result<()> {
+pub(super) async fn scaled(cluster: &Operated, size: u8) -> Result<()> {
     cluster.scale(size).await?;
     cluster.wait_until_settled(size).await?;
     cluster.agrees(&Promised::members(size)).await
 }
 
 /// The last word on what clients saw.
-async fn judged(context: &Context, history: History) -> Result<()> {
+pub(super) async fn judged(context: &Context, history: History) -> Result<()> {
     history.goes_on(LIMIT).await?;
     let verdict = history.stop(LIMIT).await?;
     context.step(format!("{verdict:?}"));
@@ -103,17 +103,17 @@ async fn judged(context: &Context, history: History) -> Result<()> {
 }
 
 /// What must survive: the identity of the cluster, and everything written.
-struct Identity {
+pub(super) struct Identity {
     cluster_id: u64,
     revision: i64,
 }
 
 impl Identity {
-    async fn of(cluster: &Operated) -> Result<Self> {
+    pub(super) async fn of(cluster: &Operated) -> Result<Self> {
         Ok(Self { cluster_id: cluster.cluster_id().await?, revision: cluster.revision().await? })
     }
 
-    async fn is_still_that_of(&self, cluster: &Operated) -> Result<()> {
+    pub(super) async fn is_still_that_of(&self, cluster: &Operated) -> Result<()> {
         let now = Self::of(cluster).await.context("the identity of the cluster")?;
         anyhow::ensure!(
             now.cluster_id == self.cluster_id,

@@ -1,0 +1,122 @@
+//! What tests that disturb a cluster or its operator share.
+
+use anyhow::{Context as _, Result, ensure};
+use etcd_operator_core::api::{EtcdCluster, MemberStatus};
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+use testbed::fault::{Direction, Fault};
+
+use super::{BACK_OFF_LIMIT, LIMIT};
+use crate::etcd;
+use crate::operated::Operated;
+use crate::runner::Context;
+use crate::wait;
+
+/// Asks for a size and returns in the middle of the way there: some member was added or removed, and more is to come.
+pub async fn scaling_begins(context: &Context, cluster: &Operated, size: u8) -> Result<()> {
+    let before = cluster.member_list().await?.len();
+    cluster.scale(size).await?;
+    wait::until("etcd lists other members", LIMIT, async || Ok(cluster.member_list().await?.len() != before))
+        .await?;
+    context.step(format!("on the way from {before} member(s) to {size}"));
+    Ok(())
+}
+
+/// The condition, if it is true.
+pub fn holds<'a>(cluster: &'a EtcdCluster, type_: &str) -> Option<&'a Condition> {
+    let conditions = &cluster.status.as_ref()?.conditions;
+    conditions.iter().find(|it| it.type_ == type_ && it.status == "True")
+}
+
+/// What the status says of the member in a pod.
+pub fn member<'a>(cluster: &'a EtcdCluster, pod: &str) -> Option<&'a MemberStatus> {
+    cluster.status.as_ref()?.members.iter().find(|it| it.name.as_deref() == Some(pod))
+}
+
+/// What the agent and the etcd of a pod have logged since the container was last started.
+pub async fn log_of(context: &Context, cluster: &Operated, pod: &str) -> Result<String> {
+    context.kubectl().run(&["logs", "--namespace", &cluster.namespace, pod, "--container", "etcd"]).await
+}
+
+pub async fn wait_for_log(context: &Context, cluster: &Operated, pod: &str, words: &str) -> Result<()> {
+    let said = async || Ok(log_of(context, cluster, pod).await?.contains(words));
+    wait::until(&format!("{pod} says {words:?}"), BACK_OFF_LIMIT, said).await
+}
+
+/// No pod has formed a cluster in its present life: whoever started without data was let in by the others.
+pub async fn nobody_began_anew(context: &Context, cluster: &Operated, pods: &[&str]) -> Result<()> {
+    for pod in pods {
+        let log = log_of(context, cluster, pod).await?;
+        ensure!(!log.contains("to form a cluster"), "{pod} has formed a cluster once more:\n{log}");
+    }
+    Ok(())
+}
+
+pub async fn leader(cluster: &Operated) -> Result<String> {
+    Ok(etcd::leader(&cluster.members().await?).await?.name)
+}
+
+pub async fn move_leader(context: &Context, cluster: &Operated, to: &str) -> Result<()> {
+    let from = leader(cluster).await?;
+    if from == to {
+        return Ok(());
+    }
+    let listed = cluster.member_list().await?.into_iter().find(|member| member.name == to);
+    let id = format!("{:x}", listed.with_context(|| format!("{to} is no member"))?.id);
+    let words = ["exec", "--namespace", &cluster.namespace, &from, "--container", "etcd", "--"];
+    context.kubectl().run(&[&words[..], &["etcdctl", "move-leader", &id]].concat()).await?;
+    context.step(format!("leadership moved from {from} to {to}"));
+    Ok(())
+}
+
+pub async fn node_of(cluster: &Operated, pod: &str) -> Result<String> {
+    let pods = cluster.pods().await?;
+    let spec = pods.get(pod).and_then(|pod| pod.spec.as_ref());
+    spec.and_then(|spec| spec.node_name.clone()).with_context(|| format!("{pod} is on no node"))
+}
+
+pub fn cut_off(cluster: &Operated, pod: &str) -> Fault {
+    Fault::CutPod { pod: pod.into(), namespace: cluster.namespace.clone(), direction: Direction::Both }
+}
+
+/// Nodes on which there is room for the members of one test: those that carry a label of its own, so that a test that
+/// fails leaves nothing behind that another one would notice.
+pub struct Room<'a> {
+    context: &'a Context,
+    label: String,
+}
+
+impl<'a> Room<'a> {
+    pub fn new(context: &'a Context) -> Self {
+        Self { context, label: format!("e2e.etcd.io/{}", context.namespace) }
+    }
+
+    /// For a `podTemplate`: pods go nowhere else, and if asked for, no two of them to the same node.
+    pub fn template(&self, cluster: &str, one_per_node: bool) -> Value {
+        let mut template = json!({"nodeSelector": {&self.label: "room"}});
+        if one_per_node {
+            template["affinity"] = json!({"podAntiAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": [{
+                    "topologyKey": "kubernetes.io/hostname",
+                    "labelSelector": {"matchLabels": {"etcd.etcd.io/cluster": cluster}},
+                }],
+            }});
+        }
+        template
+    }
+
+    pub async fn on(&self, nodes: &[&str]) -> Result<()> {
+        let all = Api::<Node>::all(self.context.client().clone());
+        for node in self.context.bed().nodes() {
+            let room = nodes.contains(&node.name().as_str()).then_some("room");
+            let change = Patch::Merge(json!({"metadata": {"labels": {&self.label: room}}}));
+            let patched = all.patch(&node.name(), &PatchParams::default(), &change).await;
+            patched.with_context(|| format!("cannot label {node}"))?;
+        }
+        self.context.step(format!("room for members on {nodes:?}"));
+        Ok(())
+    }
+}

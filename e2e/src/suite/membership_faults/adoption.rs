@@ -1,0 +1,51 @@
+//! A cluster is deleted and its volumes stay; one of the same name takes them over, if it is told to.
+
+use anyhow::{Context as _, Result, ensure};
+use etcd_operator_core::names::{ADOPT_ANNOTATION, condition, reason};
+use kube::ResourceExt;
+use serde_json::json;
+
+use crate::operated::{Operated, Promised};
+use crate::runner::Context;
+use crate::suite::disturbed::holds;
+use crate::suite::lifecycle::{Identity, asked_for, born, judged, scaled};
+use crate::suite::{KEY, VALUE};
+
+/// Three volumes for three members, and then one volume for three.
+pub async fn adopted(context: &Context) -> Result<()> {
+    let (cluster, history) = born(context, 3, json!({})).await?;
+    cluster.members().await?.first().context("a member")?.put(KEY, VALUE).await?;
+    judged(context, history).await?;
+    let before = Identity::of(&cluster).await?;
+    let cluster = born_again(context, cluster, 3, &before).await?;
+    let history = context.writers(&cluster).await?;
+    scaled(&cluster, 1).await?;
+    judged(context, history).await?;
+    let before = Identity::of(&cluster).await?;
+    let cluster = born_again(context, cluster, 3, &before).await?;
+    let history = context.writers(&cluster).await?;
+    scaled(&cluster, 5).await?;
+    judged(context, history).await
+}
+
+async fn born_again(context: &Context, former: Operated, size: u8, before: &Identity) -> Result<Operated> {
+    let uid = former.object().await?.uid().context("a UID")?;
+    former.delete().await?;
+    former.wait_until_gone().await?;
+    let cluster = asked_for(context, size, json!({})).await?;
+    let refused =
+        |it: &_| holds(it, condition::STALLED).is_some_and(|it| it.reason == reason::FOREIGN_VOLUMES);
+    let stalled = cluster.wait_for("the former volumes are refused", refused).await?;
+    let message = holds(&stalled, condition::STALLED).map(|it| it.message.clone()).unwrap_or_default();
+    let way_out = format!("{ADOPT_ANNOTATION}={uid}");
+    ensure!(message.contains(&way_out), "it does not say how to adopt them: {message}");
+    cluster.edit(json!({"metadata": {"annotations": {ADOPT_ANNOTATION: uid}}})).await?;
+    cluster.wait_until_settled(size).await?;
+    cluster.agrees(&Promised::members(size)).await?;
+    before.is_still_that_of(&cluster).await?;
+    let member = cluster.members().await?.into_iter().next().context("a member")?;
+    let value = member.linearizable_read(KEY).await?;
+    ensure!(value.as_deref() == Some(VALUE), "the data is not there: {value:?}");
+    context.step("the data and the identity are back");
+    Ok(cluster)
+}
