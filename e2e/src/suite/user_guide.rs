@@ -16,6 +16,9 @@ const NAMESPACE: &str = "test-scaling";
 const CLUSTER: &str = "test-scaling-cluster";
 const FIRST_POD: &str = "test-scaling-cluster-0";
 const NODE_PORT: u16 = 30379;
+/// How much of what a command says goes into the test's own output.
+const SHOWN_LINES: usize = 8;
+const SHOWN_CHARACTERS: usize = 160;
 
 pub async fn followed(context: &Context) -> Result<()> {
     context.operator().await?;
@@ -94,8 +97,7 @@ impl Guide<'_> {
         let logs = self.kubectl("logs -n test-scaling test-scaling-cluster-0 -c etcd").await?;
         ensure!(logs.contains("ready to serve client requests"), "not etcd's log:\n{logs}");
         let endpoints = self.kubectl("get endpoints -n test-scaling test-scaling-cluster-peer").await?;
-        let addresses = endpoints.lines().last().unwrap_or_default().matches(":2380").count();
-        ensure!(addresses == 3, "not three endpoints:\n{endpoints}");
+        ensure!(endpoints.matches(":2380").count() == 3, "not three endpoints:\n{endpoints}");
         let name = "test-scaling-cluster-1.test-scaling-cluster-peer.test-scaling.svc.cluster.local";
         let found =
             self.kubectl(&format!("exec -n test-scaling {FIRST_POD} -c netshoot -- nslookup {name}")).await?;
@@ -227,8 +229,8 @@ impl Guide<'_> {
         let said = self.context.kubectl().ask(&words).await?;
         let text = format!("{}{}", said.out, said.err);
         ensure!(said.ok, "`kubectl {}` failed:\n{text}", words.join(" "));
-        for line in text.lines().take(8) {
-            self.context.step(line);
+        for line in text.lines().take(SHOWN_LINES) {
+            self.context.step(line.chars().take(SHOWN_CHARACTERS).collect::<String>());
         }
         Ok(text)
     }
