@@ -13,7 +13,8 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::core::NamespaceResourceScope;
+use kube::core::error_boundary::InvalidObject;
+use kube::core::{DeserializeGuard, NamespaceResourceScope};
 use kube::runtime::reflector::store::WriterDropped;
 use kube::runtime::reflector::{self, Store};
 use kube::runtime::utils::{Backoff, ResetTimerBackoff};
@@ -165,8 +166,9 @@ where
     let (store, writer) = reflector::store();
     let wake = wake.clone();
     let mut trouble = None;
-    let objects = watcher(Api::<K>::all(client.clone()), config)
+    let objects = watcher(Api::<DeserializeGuard<K>>::all(client.clone()), config)
         .backoff(ResetTimerBackoff::new(Reopen::default(), MENDED_AFTER))
+        .filter_map(|event| futures::future::ready(readable(event)))
         .modify(|object| object.managed_fields_mut().clear())
         .reflect(writer);
     let watching = objects.for_each(move |event| {
@@ -192,9 +194,66 @@ where
     store
 }
 
+/// One object that cannot be read must not hide all the others. It is passed over, as if it had not come.
+fn readable<K: Resource<DynamicType = ()>>(
+    event: Result<Event<DeserializeGuard<K>>, watcher::Error>,
+) -> Option<Result<Event<K>, watcher::Error>> {
+    let read = |object: DeserializeGuard<K>| match object.0 {
+        Ok(object) => Some(object),
+        Err(InvalidObject { error, metadata }) => {
+            let object = format!(
+                "{} {}/{}",
+                K::kind(&()),
+                metadata.namespace.unwrap_or_default(),
+                metadata.name.unwrap_or_default()
+            );
+            tracing::error!(object, error, "cannot be read: correct it, or delete it");
+            None
+        }
+    };
+    Some(match event {
+        Ok(Event::Apply(object)) => Ok(Event::Apply(read(object)?)),
+        Ok(Event::InitApply(object)) => Ok(Event::InitApply(read(object)?)),
+        Ok(Event::Delete(object)) => Ok(Event::Delete(read(object)?)),
+        Ok(Event::Init) => Ok(Event::Init),
+        Ok(Event::InitDone) => Ok(Event::InitDone),
+        Err(error) => Err(error),
+    })
+}
+
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
+
+    fn applied(spec: Value) -> Option<Result<Event<EtcdCluster>, watcher::Error>> {
+        let object = json!({
+            "apiVersion": "etcd.etcd.io/v1alpha1", "kind": "EtcdCluster",
+            "metadata": {"name": "kv", "namespace": "ns"}, "spec": spec,
+        });
+        readable(Ok(Event::Apply(serde_json::from_value(object).expect("the guard takes everything"))))
+    }
+
+    #[test]
+    fn an_object_that_cannot_be_read_is_passed_over_and_no_failure_of_the_watch() {
+        assert!(matches!(applied(json!({"size": 1})), Some(Ok(Event::Apply(_)))));
+        assert!(applied(json!({"size": "one"})).is_none());
+    }
+
+    #[test]
+    fn who_listens_is_told_and_who_stopped_is_not() {
+        let wakes = Wakes::default();
+        let key = || Key { namespace: "ns".into(), name: "kv".into() };
+        wakes.send(key());
+        let mut first = wakes.listen();
+        wakes.send(key());
+        assert_eq!(first.try_recv().ok(), Some(key()));
+        let mut second = wakes.listen();
+        wakes.send(key());
+        assert!(first.try_recv().is_err());
+        assert_eq!(second.try_recv().ok(), Some(key()));
+    }
 
     #[test]
     fn a_broken_watch_is_opened_again_later_and_later_but_never_much_later() {
