@@ -60,8 +60,10 @@ impl Operated {
     pub async fn agrees(&self, promised: &Promised) -> Result<()> {
         let listed = if promised.size == 0 { Vec::new() } else { self.member_list().await? };
         self.members_agree(promised.size, &listed).await?;
-        self.claims_agree(promised, &listed).await?;
+        let claims = self.claims().await?.into_keys().collect();
+        same("volumes", &claims, &self.claim_names(promised.claims))?;
         let rest = async || {
+            self.claims_agree(&listed).await?;
             self.surroundings_agree(promised).await?;
             self.status_agrees(promised.size, &listed).await?;
             Ok(true)
@@ -97,12 +99,10 @@ impl Operated {
         Ok(())
     }
 
-    /// Exactly the promised volumes are there, and each says whose data it holds.
-    async fn claims_agree(&self, promised: &Promised, listed: &[Listed]) -> Result<()> {
-        let claims = self.claims().await?;
-        same("volumes", &claims.keys().cloned().collect(), &self.claim_names(promised.claims))?;
+    /// Each volume says whose data it holds.
+    async fn claims_agree(&self, listed: &[Listed]) -> Result<()> {
         let uid = self.object().await?.uid();
-        for (name, claim) in &claims {
+        for (name, claim) in &self.claims().await? {
             ensure!(claim.metadata.deletion_timestamp.is_none(), "{name} is going");
             ensure!(claim.labels().get(CLUSTER_UID_LABEL) == uid.as_ref(), "{name} is not this cluster's");
             let holder = claim.labels().get(MEMBER_ID_LABEL);

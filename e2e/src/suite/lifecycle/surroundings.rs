@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, ensure};
 use etcd_operator_core::names::condition;
+use etcd_operator_core::observed::Ordinal;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
@@ -82,9 +83,10 @@ pub async fn from_outside(context: &Context) -> Result<()> {
     let shown = context.kubectl().run(&[&within[..], &["get", "pods", "--no-headers"]].concat()).await?;
     let both_run = |line: &&str| line.split_whitespace().nth(1) == Some("2/2");
     ensure!(shown.lines().filter(both_run).count() == 3, "not three pods with two containers:\n{shown}");
-    let tools = ["exec", "kv-0", "-c", "netshoot", "--", "nslookup", "kv-1.kv-peer"];
+    let host = cluster.names().pod_host(Ordinal(1));
+    let tools = ["exec", "kv-0", "-c", "netshoot", "--", "nslookup", &host];
     let said = context.kubectl().run(&[&within[..], &tools].concat()).await?;
-    ensure!(said.contains("Address"), "the tools do not work:\n{said}");
+    ensure!(said.contains(&format!("Name:\t{host}")), "the tools do not find {host}:\n{said}");
     let shut = json!({"spec": {"externalAccess": null}});
     cluster.edit(shut).await?;
     cluster.wait_until_settled(3).await?;
