@@ -140,10 +140,8 @@ impl Backoff for Reopen {
 
 /// Why a watch broke, unless it was away for so long that it only has to begin with a list again.
 fn trouble_with(error: &watcher::Error) -> Option<String> {
-    match error {
-        watcher::Error::WatchError(status) if status.code == 410 => None,
-        error => Some(chain(error).to_string()),
-    }
+    let lists_again = matches!(error, watcher::Error::WatchError(status) if status.code == 410);
+    (!lists_again).then(|| chain(error).to_string())
 }
 
 /// A watch that fails is tried again, and says why once.
