@@ -14,6 +14,9 @@ NODES ?=
 DNS ?=
 # For sim: how many seeds.
 SEEDS ?=
+# For bench: measured runs of each row, and which parts of it.
+RUNS ?=
+ONLY ?=
 
 # Built together, so that the programs share one compilation of what they depend on.
 programs := $(or $(CARGO_TARGET_DIR),target)/debug
@@ -30,6 +33,10 @@ use_kind = export KUBECONFIG=$(kind_kubeconfig);
 use_current =
 $(if $(filter testbed current kind,$(TARGET)),,$(error TARGET is testbed, current or kind, not "$(TARGET)"))
 
+# The image that `make install` has provided there. It is named after its content: one of a fixed name would stay as
+# the nodes know it.
+agent_image = $(if $(filter testbed kind,$(TARGET)),$(addprefix --agent-image ,$(file < target/deploy/agent-image)))
+
 # cargo-deny is built once, outside the tree.
 deny_version := 0.20.2
 tools := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/etcd-k8s-operator/cargo-deny-$(deny_version)
@@ -43,10 +50,10 @@ help: ## Show this list
 		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
 		/^[a-z0-9-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo
-	@echo "Variables: TARGET=testbed|current|kind (now: $(TARGET)), NODES=1..9, DNS=fast|field|noreverse, SEEDS=N"
+	@echo "Variables: TARGET=testbed|current|kind (now: $(TARGET)), NODES=1..9, DNS=fast|field|noreverse, SEEDS=N, RUNS=N, ONLY=PARTS"
 
 .PHONY: demo
-demo: deps programs ## Bring a Kubernetes up and show a three-member etcd on it
+demo: image ## Bring a Kubernetes up and show the operator and a three-member etcd on it
 	@$(programs)/demo --target $(TARGET)
 
 .PHONY: deps
@@ -99,8 +106,8 @@ sim: ## Run the simulation for a long time; SEEDS=N runs so many seeds
 	cargo run -q --locked --release -p etcd-operator-sim -- $(if $(SEEDS),--seeds $(SEEDS))
 
 .PHONY: bench
-bench: deps programs ## Measure, print a table, write target/bench.json
-	$(programs)/bench
+bench: image ## Measure beside a plain StatefulSet, print a table, write target/bench.json; RUNS=N, ONLY=create,scale,data,stop,crowd
+	$(programs)/bench $(if $(RUNS),--runs $(RUNS)) $(if $(ONLY),--only $(ONLY))
 
 .PHONY: advisories
 advisories: $(deny) ## Ask RustSec about known holes in our dependencies (needs its database)
@@ -119,16 +126,16 @@ image: deps programs ## Build the static programs and the operator's image
 		$(addprefix $(or $(CARGO_TARGET_DIR),target)/x86_64-unknown-linux-musl/release/,etcd-operator etcd-agent)
 
 .PHONY: install
-install: programs ## Install the CRDs in TARGET
-	$(programs)/deploy --target $(TARGET) --crds-only
+install: image ## Install in TARGET what `make run` needs: CRDs, namespace, the image of the members' agent
+	$(programs)/deploy --target $(TARGET) --outside
 
 .PHONY: deploy-test
 deploy-test: image ## Install the CRDs and the operator as a pod in TARGET
 	$(programs)/deploy --target $(TARGET)
 
 .PHONY: run
-run: programs ## Run the operator on this machine against TARGET
-	@$(use_$(TARGET)) $(programs)/etcd-operator run
+run: programs ## Run the operator on this machine against TARGET, after `make install`; not beside one that runs as a pod
+	@$(use_$(TARGET)) $(programs)/etcd-operator run $(agent_image)
 
 ##@ Clusters
 

@@ -24,6 +24,8 @@ const SELECTOR: &str = "app.kubernetes.io/name=etcd-operator";
 /// Where `make image` has cargo put the static programs, below its target directory.
 const STATIC: &str = "x86_64-unknown-linux-musl/release";
 const PROGRAMS: [&str; 2] = ["etcd-operator", "etcd-agent"];
+/// Where `make run` finds the image that members' pods take the agent from.
+const AGENT_IMAGE: &str = "deploy/agent-image";
 const READY_LIMIT: Duration = Duration::from_secs(180);
 
 /// The operator in a cluster.
@@ -43,13 +45,36 @@ pub fn config() -> Result<PathBuf> {
     Ok(config)
 }
 
+/// What an operator needs that runs outside of the cluster: the CRDs, the namespace of its Lease and, where we can
+/// provide it, the image that members' pods take the agent from. Its name is returned, and `make run` finds it in a file.
+pub async fn for_operator_outside(cluster: &Cluster, programs: Option<&Path>) -> Result<Option<String>> {
+    let config = config()?;
+    let (namespace, crds) = (shown(&config.join("namespace.yaml")), shown(&config.join("crd")));
+    apply(&cluster.kubectl, &["-f", &namespace, "-f", &crds]).await?;
+    match cluster.target {
+        Target::Testbed | Target::Kind => {
+            let image = format!("{IMAGE}:{}", provide_image(cluster, &static_programs(programs)?).await?);
+            let file = workspace::results().join(AGENT_IMAGE);
+            std::fs::write(&file, &image).with_context(|| format!("cannot write {}", file.display()))?;
+            Ok(Some(image))
+        }
+        Target::Current => Ok(None),
+    }
+}
+
+/// The sizes in bytes of the operator's program, of the agent's, and of the image that [`Operator::install`] has made.
+pub fn sizes(programs: Option<&Path>) -> Result<[u64; 3]> {
+    let size = |path: &Path| {
+        let metadata = std::fs::metadata(path).with_context(|| format!("no {}", path.display()))?;
+        anyhow::Ok(metadata.len())
+    };
+    let [operator, agent] = static_programs(programs)?;
+    Ok([size(&operator)?, size(&agent)?, size(&archive())?])
+}
+
 /// The operator as it is shipped, to be run on this machine.
 pub fn program() -> Result<PathBuf> {
     static_programs(None)?.into_iter().next().context("no program")
-}
-
-pub async fn crds(kubectl: &Kubectl) -> Result<()> {
-    apply(kubectl, &["-f", &shown(&config()?.join("crd"))]).await
 }
 
 impl Operator {
@@ -136,7 +161,7 @@ async fn apply(kubectl: &Kubectl, what: &[&str]) -> Result<()> {
     kubectl.run(&words).await.map(drop)
 }
 
-fn static_programs(given: Option<&Path>) -> Result<Vec<PathBuf>> {
+fn static_programs(given: Option<&Path>) -> Result<[PathBuf; 2]> {
     let directory = match given {
         Some(directory) => directory.to_owned(),
         None => {
@@ -144,7 +169,7 @@ fn static_programs(given: Option<&Path>) -> Result<Vec<PathBuf>> {
             this.ancestors().nth(2).context("this program lies in no target directory")?.join(STATIC)
         }
     };
-    let programs: Vec<_> = PROGRAMS.iter().map(|name| directory.join(name)).collect();
+    let programs = PROGRAMS.map(|name| directory.join(name));
     for program in &programs {
         ensure!(program.is_file(), "no {}: `make image` builds it", program.display());
     }
@@ -156,7 +181,7 @@ fn static_programs(given: Option<&Path>) -> Result<Vec<PathBuf>> {
 /// The tag tells the content. So an unchanged image restarts nothing, and a changed one is pulled and rolled out
 /// without being told to.
 async fn provide_image(cluster: &Cluster, programs: &[PathBuf]) -> Result<String> {
-    let archive = workspace::results().join("deploy/operator.tar");
+    let archive = archive();
     let unnamed = write(vec![format!("{IMAGE}:dev")], programs, &archive)?;
     let tag = format!("dev-{}", &unnamed.digest.hex()[..12]);
     let names = vec![format!("{IMAGE}:dev"), format!("{IMAGE}:{tag}")];
@@ -170,6 +195,10 @@ async fn provide_image(cluster: &Cluster, programs: &[PathBuf]) -> Result<String
         }
     }
     Ok(tag)
+}
+
+fn archive() -> PathBuf {
+    workspace::results().join("deploy/operator.tar")
 }
 
 fn write(names: Vec<String>, programs: &[PathBuf], path: &Path) -> Result<Written> {

@@ -15,6 +15,7 @@ pub mod passed;
 pub mod plain;
 pub mod progress;
 pub mod runner;
+pub mod serving;
 pub mod suite;
 pub mod target;
 pub mod tools;

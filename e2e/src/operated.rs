@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use crate::etcd::{Listed, Member};
 use crate::progress::Progress;
-use crate::{FIELD_MANAGER, wait};
+use crate::{FIELD_MANAGER, serving, wait};
 pub use agreement::Promised;
 
 /// For everything that the operator does with a cluster in one go, on a machine with other load.
@@ -146,10 +146,7 @@ impl Operated {
 
     /// Where each pod's etcd would answer, in the order of their names.
     pub async fn members(&self) -> Result<Vec<Member>> {
-        let pods = self.pods().await?;
-        let stays = pods.iter().filter(|(_, pod)| pod.metadata.deletion_timestamp.is_none());
-        let address = |pod: &Pod| pod.status.as_ref()?.pod_ip.as_ref()?.parse().ok();
-        Ok(stays.filter_map(|(name, pod)| Some(Member::of_pod(name, address(pod)?))).collect())
+        Ok(serving::members(Some(&self.pods().await?)))
     }
 
     /// What etcd itself says of its members, by the first that serves.
@@ -206,7 +203,7 @@ impl Operated {
         Names { namespace: self.namespace.clone(), cluster: self.name.clone(), domain: DOMAIN.into() }
     }
 
-    fn selector(&self) -> String {
+    pub fn selector(&self) -> String {
         format!("{CLUSTER_LABEL}={}", self.name)
     }
 
@@ -215,7 +212,8 @@ impl Operated {
     }
 }
 
-fn is_settled(cluster: &EtcdCluster, size: u8) -> bool {
+/// Whether the status says of the spec as it is now that nothing is left to do, with so many members.
+pub fn is_settled(cluster: &EtcdCluster, size: u8) -> bool {
     let Some(status) = &cluster.status else { return false };
     let phase = if size == 0 { Phase::Stopped } else { Phase::Running };
     cluster.metadata.deletion_timestamp.is_none()

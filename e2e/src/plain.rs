@@ -3,12 +3,10 @@
 //! Nothing can bring up etcd on Kubernetes faster than this, so what the operator adds is told as a ratio to it.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use futures::TryStreamExt;
-use futures::future::join_all;
 use futures::stream::FuturesUnordered;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
@@ -18,14 +16,15 @@ use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::etcd::{CLIENT_PORT, Member, PEER_PORT};
-use crate::{FIELD_MANAGER, progress, wait};
+use crate::serving::Serving;
+use crate::{FIELD_MANAGER, wait};
 
 pub const VERSION: &str = "v3.5.21";
 pub const CONTAINER: &str = "etcd";
 /// Where etcd keeps its data in the container; the volume is mounted one level up, where `lost+found` may be.
 pub const DATA_DIR: &str = "/var/lib/etcd/data";
-/// How long a member may take to answer while we look for the moment when all of them do.
-const GLANCE: Duration = Duration::from_millis(1000);
+/// Between two looks for the moment when all members serve.
+const GLANCE_PAUSE: Duration = Duration::from_millis(20);
 
 #[derive(Clone, Debug)]
 pub struct Plain {
@@ -117,39 +116,11 @@ impl Plain {
         &self,
         client: &Client,
         limit: Duration,
-        mut served: impl FnMut(&Member),
+        served: impl FnMut(&Member),
     ) -> Result<Vec<Member>> {
-        let selected = watcher::Config::default().labels(&self.selector());
-        let followed = wait::follow(self.pods(client), selected);
-        let mut serving: BTreeMap<String, Member> = BTreeMap::new();
-        let mut last = None;
-        let asking = async {
-            while serving.len() < self.size {
-                let known = addresses(followed.borrow().as_ref()).into_iter();
-                let silent = known.filter(|(name, _)| !serving.contains_key(name));
-                let asked = silent.map(|(name, address)| async move {
-                    let member = Member::of_pod(name, address);
-                    let served = member.serves(GLANCE).await;
-                    (member, served)
-                });
-                for (member, answer) in join_all(asked.collect::<Vec<_>>()).await {
-                    match answer {
-                        Ok(()) => {
-                            served(&member);
-                            serving.insert(member.name.clone(), member);
-                        }
-                        Err(error) => last = Some(error),
-                    }
-                }
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        };
-        let what = format!("all {} members of {} serve", self.size, self.name);
-        if progress::told(&what, tokio::time::timeout(limit, asking)).await.is_err() {
-            let names: Vec<_> = serving.keys().collect();
-            bail!("timed out after {limit:?}: {what}; serving: {names:?}; last error: {last:?}");
-        }
-        Ok(serving.into_values().collect())
+        Serving { pods: self.pods(client), selector: self.selector(), count: self.size, pause: GLANCE_PAUSE }
+            .wait(&format!("all {} members of {} serve", self.size, self.name), limit, served)
+            .await
     }
 
     /// Waits until all pods are ready, and tells of each as it is. Works where pods are out of this machine's reach.
@@ -280,11 +251,6 @@ impl Plain {
             "volumeMounts": [{"name": "data", "mountPath": "/var/lib/etcd"}],
         })
     }
-}
-
-fn addresses(pods: Option<&BTreeMap<String, Pod>>) -> BTreeMap<String, IpAddr> {
-    let address = |pod: &Pod| pod.status.as_ref()?.pod_ip.as_ref()?.parse().ok();
-    pods.into_iter().flatten().filter_map(|(name, pod)| Some((name.clone(), address(pod)?))).collect()
 }
 
 #[cfg(test)]

@@ -39,6 +39,14 @@ pub struct Held {
     renewed: Instant,
 }
 
+/// What became of asking for the Lease once.
+enum Attempt {
+    Won(Box<Held>),
+    HeldBy(String),
+    /// Somebody was faster, or holds a Lease that was deleted.
+    Overtaken,
+}
+
 /// Why we do not lead any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lost {
@@ -117,10 +125,18 @@ impl Election {
     pub async fn won(&self) -> Held {
         let mut candidate = Candidate::new(self.identity.clone(), self.times.duration);
         let mut troubled = false;
+        let mut told_of = None;
         loop {
             match self.campaign(&mut candidate).await {
-                Ok(Some(held)) => return held,
-                Ok(None) => troubled = false,
+                Ok(Attempt::Won(held)) => return *held,
+                Ok(Attempt::HeldBy(holder)) => {
+                    troubled = false;
+                    if told_of.as_ref() != Some(&holder) {
+                        tracing::info!(holder, "waiting: another operator holds the Lease, and acts");
+                        told_of = Some(holder);
+                    }
+                }
+                Ok(Attempt::Overtaken) => troubled = false,
                 // Once, and not every second.
                 Err(error) if !troubled => {
                     tracing::warn!(error = %chain(&error), "cannot ask for the Lease");
@@ -132,15 +148,15 @@ impl Election {
         }
     }
 
-    async fn campaign(&self, candidate: &mut Candidate) -> Result<Option<Held>, Error> {
+    async fn campaign(&self, candidate: &mut Candidate) -> Result<Attempt, Error> {
         let lease = self.read().await?;
         if !candidate.may_take(lease.as_ref(), Instant::now()) {
-            return Ok(None);
+            let holder = holder(lease.as_ref().and_then(|lease| lease.spec.as_ref()));
+            return Ok(holder.map_or(Attempt::Overtaken, |holder| Attempt::HeldBy(holder.to_owned())));
         }
         match self.write(self.taken(lease, Timestamp::now())).await {
-            Ok(held) => Ok(Some(held)),
-            // Somebody was faster.
-            Err(error) if error.is(409) || error.is(404) => Ok(None),
+            Ok(held) => Ok(Attempt::Won(Box::new(held))),
+            Err(error) if error.is(409) || error.is(404) => Ok(Attempt::Overtaken),
             Err(error) => Err(error),
         }
     }

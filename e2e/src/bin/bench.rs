@@ -1,36 +1,35 @@
 //! Measures on the testbed, prints a table and writes `target/bench.json` (see docs/bench.md).
 
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
-use e2e::FIELD_MANAGER;
-use e2e::bench::{Machine, Report, Row};
-use e2e::plain::{Plain, VERSION};
+use e2e::bench::{self, Machine, Part, Report, Samples, Stage};
+use e2e::install::{self, Operator};
+use e2e::plain::VERSION;
 use e2e::progress::Progress;
+use e2e::target::Cluster;
 use e2e::turn::Turn;
-use e2e::{wait, workspace};
-use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{DeleteParams, Patch, PatchParams};
-use kube::{Api, Client};
-use serde_json::json;
+use e2e::{evidence, workspace};
+use kube::Client;
 use testbed::cluster::{Config, DnsProfile, Testbed};
 use testbed::image;
 
-const NAMESPACE: &str = "bench";
-const NAME: &str = "plain";
-const SIZES: [usize; 2] = [1, 3];
-const LIMIT: Duration = Duration::from_secs(120);
-
-/// How long a plain StatefulSet takes until every member serves: the yardstick for everything else.
+/// How long the operator of this build takes, beside a plain StatefulSet of the same run.
 #[derive(Parser)]
 struct Arguments {
+    /// Only these parts, as a list with commas
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "PARTS")]
+    only: Vec<Part>,
     /// Measured runs of each row, after one that is not counted
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..))]
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..))]
     runs: u8,
     /// How cluster DNS behaves, if the testbed is not up yet
     #[arg(long, value_enum, default_value_t)]
     dns: DnsProfile,
+    /// The directory of the operator's static programs [default: where `make image` puts them]
+    #[arg(long)]
+    programs: Option<PathBuf>,
 }
 
 #[tokio::main]
@@ -42,54 +41,67 @@ async fn main() -> Result<()> {
         Ok(bed) => (bed, true),
         Err(_) => (Testbed::up(Config { nodes: 1, dns: arguments.dns }).await?, false),
     };
-    image::ensure_etcd(VERSION).await?;
-    let client = bed.client().await?;
-    let outcome = measure_all(&client, arguments.runs, progress).await;
-    let machine = machine(&bed, &client).await;
+    let outcome = measure(&bed, &arguments, progress).await;
     if !found_up {
         Testbed::down().await?;
     }
-    let report = Report { machine: machine?, rows: outcome? };
+    let report = outcome?;
     println!("\n{}", report.table());
     println!("written to {}", workspace::shown(&report.write()?));
+    ensure!(report.failures.is_empty(), "not everything could be measured:\n{}", report.failures.join("\n"));
     Ok(())
 }
 
-async fn measure_all(client: &Client, runs: u8, progress: Progress) -> Result<Vec<Row>> {
-    let namespaces = Api::<Namespace>::all(client.clone());
-    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
-    namespaces
-        .patch(NAMESPACE, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(&namespace))
-        .await
-        .with_context(|| format!("cannot create namespace {NAMESPACE}"))?;
-    // An interrupted benchmark may have left one, which would be there at once.
-    Plain::new(NAMESPACE, NAME, 0).delete(client, LIMIT).await?;
-    let mut rows = Vec::new();
-    for size in SIZES {
-        let name = format!("create {size}");
-        let warm_up = create(client, size).await?;
-        progress.step(format!("{name}: {:.2} s (warm-up, not counted)", warm_up.as_secs_f64()));
-        let mut times = Vec::new();
-        for run in 1..=runs {
-            let time = create(client, size).await?;
-            progress.step(format!("{name}: {:.2} s ({run} of {runs})", time.as_secs_f64()));
-            times.push(time);
-        }
-        rows.push(Row::plain(&name, &times)?);
+async fn measure(bed: &Testbed, arguments: &Arguments, progress: Progress) -> Result<Report> {
+    let parts = if arguments.only.is_empty() { Part::ALL.to_vec() } else { arguments.only.clone() };
+    for version in parts.iter().flat_map(|part| part.versions()) {
+        image::ensure_etcd(version).await?;
     }
-    namespaces.delete(NAMESPACE, &DeleteParams::background()).await.context("cannot delete the namespace")?;
-    wait::gone(namespaces, NAMESPACE, "the namespace is gone", LIMIT).await?;
-    Ok(rows)
+    let cluster = Cluster::of_testbed(bed.clone()).await?;
+    let programs = arguments.programs.as_deref();
+    let operator = Operator::install(&cluster, programs).await?;
+    operator.start().await?;
+    progress.step(format!("the operator runs: {}", operator.tag.as_deref().unwrap_or_default()));
+    let mut stage = Stage {
+        client: cluster.client.clone(),
+        operator,
+        progress,
+        runs: arguments.runs,
+        samples: Samples::default(),
+        figures: bench::shipped(programs)?,
+    };
+    let mut failures = Vec::new();
+    for part in parts {
+        // The other parts can still be measured.
+        if let Err(error) = stage.play(part).await {
+            failures.push(failed(bed, part, &format!("{error:#}")).await?);
+            stage.remove(part.namespace()).await?;
+        }
+    }
+    keep_log(&cluster).await?;
+    Ok(Report {
+        machine: machine(bed, &cluster.client).await?,
+        rows: bench::rows(&stage.samples),
+        figures: stage.figures,
+        failures,
+    })
 }
 
-/// From the first write to the API until each member has served a linearizable read.
-async fn create(client: &Client, size: usize) -> Result<Duration> {
-    let etcd = Plain::new(NAMESPACE, NAME, size);
-    let began = Instant::now();
-    etcd.apply(client).await?;
-    let served = etcd.serving(client, LIMIT, |_| {}).await.map(|_| began.elapsed());
-    etcd.delete(client, LIMIT).await?;
-    served
+async fn failed(bed: &Testbed, part: Part, error: &str) -> Result<String> {
+    let namespace = part.namespace();
+    let kept = evidence::collect(namespace, error, Some(bed), Some(namespace)).await?;
+    let told = format!("{namespace}: {error} (evidence in {})", workspace::shown(&kept));
+    eprintln!("{told}");
+    Ok(told)
+}
+
+/// Where the time went: every step that the operator took, with its duration.
+async fn keep_log(cluster: &Cluster) -> Result<()> {
+    let deployment = format!("deployment/{}", install::DEPLOYMENT);
+    let log = cluster.kubectl.run(&["-n", install::NAMESPACE, "logs", &deployment]).await?;
+    let directory = workspace::results().join("bench");
+    std::fs::create_dir_all(&directory).context("cannot create target/bench/")?;
+    std::fs::write(directory.join("operator.log"), log).context("cannot keep the operator's log")
 }
 
 async fn machine(bed: &Testbed, client: &Client) -> Result<Machine> {

@@ -1,28 +1,39 @@
-//! Shows a three-member etcd on a real Kubernetes, from nothing.
+//! Shows the operator and a three-member etcd that it runs on a real Kubernetes, from nothing.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Parser;
-use e2e::FIELD_MANAGER;
-use e2e::plain::Plain;
+use e2e::install::Operator;
+use e2e::operated::{Operated, is_settled};
 use e2e::progress::Progress;
 use e2e::target::{Cluster, Target};
+use e2e::{FIELD_MANAGER, wait, workspace};
+use etcd_operator_core::api::EtcdCluster;
+use etcd_operator_core::names::condition;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
+use kube::runtime::watcher;
 use serde_json::json;
 
 const NAMESPACE: &str = "demo";
+/// Its name and size are what is waited for below.
+const EXAMPLE: &str = "examples/minimal.yaml";
+const CLUSTER: &str = "minimal";
+const SIZE: u8 = 3;
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// A three-member etcd on a real Kubernetes, from nothing.
+/// The operator and a three-member etcd that it runs on a real Kubernetes, from nothing.
 #[derive(Parser)]
 struct Arguments {
     /// Which cluster
     #[arg(long, value_enum, default_value = "testbed")]
     target: Target,
+    /// The directory of the operator's static programs [default: where `make image` puts them]
+    #[arg(long)]
+    programs: Option<PathBuf>,
 }
 
 #[tokio::main]
@@ -32,18 +43,21 @@ async fn main() -> Result<()> {
     let cluster = arguments.target.open().await?;
     let version = cluster.client.apiserver_version().await.context("the cluster does not answer")?;
     progress.step(format!("Kubernetes {}: {}", version.git_version, cluster.title));
-
-    let etcd = Plain::new(NAMESPACE, "etcd", 3);
+    let operator = Operator::install(&cluster, arguments.programs.as_deref()).await?;
+    operator.ready().await.context("the operator does not become ready (`make deploy-test` shows why)")?;
+    progress.step("the operator runs");
     create_namespace(&cluster).await?;
-    etcd.apply(&cluster.client).await?;
-    progress.step(format!("StatefulSet {NAMESPACE}/{}: 3 members of etcd {}", etcd.name, etcd.version));
-    etcd.ready(&cluster.client, LIMIT, |pod| progress.step(format!("{pod} is ready"))).await?;
 
-    let pod = etcd.pod(0);
-    let status = ["exec", &pod, "--", "etcdctl", "endpoint", "status", "--cluster", "-w", "table"];
+    apply_example(&cluster).await?;
+    let etcd = Operated::existing(&cluster.client, NAMESPACE, CLUSTER, progress);
+    tell_until_settled(&etcd, progress).await?;
+
+    shown(&cluster, &["get", "etcd"]).await?;
+    let status = ["exec", "minimal-0", "--", "etcdctl", "endpoint", "status", "--cluster", "-w", "table"];
     shown(&cluster, &status).await?;
-    shown(&cluster, &["exec", &pod, "--", "etcdctl", "put", "greeting", "hello from the demo"]).await?;
-    shown(&cluster, &["exec", &etcd.pod(2), "--", "etcdctl", "get", "greeting"]).await?;
+    shown(&cluster, &["exec", "minimal-0", "--", "etcdctl", "put", "greeting", "hello from the demo"])
+        .await?;
+    shown(&cluster, &["exec", "minimal-2", "--", "etcdctl", "get", "greeting"]).await?;
     println!("\n{}", next_steps(&cluster));
     Ok(())
 }
@@ -60,11 +74,62 @@ async fn create_namespace(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
+/// Tells what the status says, whenever it says something else.
+async fn tell_until_settled(etcd: &Operated, progress: Progress) -> Result<()> {
+    let named = watcher::Config::default().fields(&format!("metadata.name={}", etcd.name));
+    let mut followed = wait::follow(etcd.api::<EtcdCluster>(), named);
+    let mut last = String::new();
+    let telling = async {
+        loop {
+            followed.changed().await.context("the watch ended")?;
+            let (line, settled) =
+                match followed.borrow_and_update().as_ref().and_then(|seen| seen.get(CLUSTER)) {
+                    Some(cluster) => (told(cluster), is_settled(cluster, SIZE)),
+                    None => continue,
+                };
+            if line != last {
+                progress.step(&line);
+                last = line;
+            }
+            if settled {
+                return anyhow::Ok(());
+            }
+        }
+    };
+    match tokio::time::timeout(LIMIT, telling).await {
+        Ok(told) => told,
+        Err(_) => {
+            bail!("{CLUSTER} does not run after {LIMIT:?}: `kubectl -n {NAMESPACE} describe etcd` says why")
+        }
+    }
+}
+
+fn told(cluster: &EtcdCluster) -> String {
+    let Some(status) = &cluster.status else { return format!("{CLUSTER} is asked for") };
+    let said = |type_: &str, status_: &str| {
+        let mut conditions = status.conditions.iter();
+        let found = conditions.find(|condition| condition.type_ == type_ && condition.status == status_);
+        found.map(|condition| condition.message.as_str())
+    };
+    // What is being done is more than that it is not done yet.
+    let why =
+        said(condition::RECONCILING, "True").or_else(|| said(condition::READY, "True")).unwrap_or_default();
+    let phase = status.phase.map(|phase| format!("{phase:?}")).unwrap_or_default();
+    format!("{phase}, {} of {SIZE} ready: {why}", status.ready_replicas.unwrap_or(0))
+}
+
 /// Runs `kubectl` the way the user could, and shows the command too.
 async fn shown(cluster: &Cluster, arguments: &[&str]) -> Result<()> {
     let words: Vec<_> = arguments.iter().map(|word| quoted(word)).collect();
     println!("\n$ kubectl -n {NAMESPACE} {}", words.join(" "));
     cluster.kubectl.show(&[&["-n", NAMESPACE], arguments].concat()).await
+}
+
+/// As typed in the tree, from wherever this is run.
+async fn apply_example(cluster: &Cluster) -> Result<()> {
+    println!("\n$ kubectl -n {NAMESPACE} apply -f {EXAMPLE}");
+    let file = workspace::root().join(EXAMPLE).display().to_string();
+    cluster.kubectl.show(&["-n", NAMESPACE, "apply", "-f", &file]).await
 }
 
 fn quoted(word: &str) -> String {
@@ -81,14 +146,25 @@ fn next_steps(cluster: &Cluster) -> String {
     if let Some(directory) = cluster.kubectl.program().parent().filter(unknown) {
         lines.push(format!("  export PATH={}:$PATH", directory.display()));
     }
-    lines.push(format!("  kubectl -n {NAMESPACE} get pods -o wide"));
-    lines.push(format!("  kubectl -n {NAMESPACE} delete pod etcd-1   # and watch it come back"));
+    let suggestions = [
+        ("describe etcd minimal", "members, conditions, and an event for every step"),
+        ("scale etcd minimal --replicas=5", "then watch it: kubectl -n demo get etcd -w"),
+        ("delete pod minimal-1", "comes back with its data"),
+        ("scale etcd minimal --replicas=0", "stops it; with 3 it is back, and so is the greeting"),
+    ];
+    for (command, what) in suggestions {
+        lines.push(format!("  {:<48} # {what}", format!("kubectl -n {NAMESPACE} {command}")));
+    }
     lines.push(match cluster.target {
         Target::Testbed => "To remove everything: make testbed-down".to_owned(),
         Target::Kind => {
             format!("To remove everything: kind delete cluster --name {}", e2e::target::KIND_CLUSTER)
         }
-        Target::Current => format!("To remove it: kubectl delete namespace {NAMESPACE}"),
+        Target::Current => {
+            format!(
+                "To remove it: kubectl delete namespace {NAMESPACE}; the operator: kubectl delete -k config"
+            )
+        }
     });
     lines.join("\n")
 }

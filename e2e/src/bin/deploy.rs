@@ -14,9 +14,9 @@ struct Arguments {
     /// Which cluster
     #[arg(long, value_enum, default_value = "testbed")]
     target: Target,
-    /// Only the CRDs: the operator runs elsewhere
+    /// Only what an operator outside of the cluster needs: CRDs, namespace and the agent's image
     #[arg(long)]
-    crds_only: bool,
+    outside: bool,
     /// The directory of the operator's static programs [default: where `make image` puts them]
     #[arg(long)]
     programs: Option<PathBuf>,
@@ -29,9 +29,16 @@ async fn main() -> Result<()> {
     install::config()?;
     let cluster = arguments.target.open().await?;
     progress.step(&cluster.title);
-    if arguments.crds_only {
-        install::crds(&cluster.kubectl).await?;
-        progress.step("CRDs installed");
+    if arguments.outside {
+        let provided = install::for_operator_outside(&cluster, arguments.programs.as_deref()).await?;
+        progress.step(match provided {
+            Some(image) => format!("CRDs and namespace {NAMESPACE} applied, image {image} provided"),
+            None => format!(
+                "CRDs and namespace {NAMESPACE} applied; members' pods take the agent from {IMAGE}:dev, which your \
+                 cluster must be able to pull"
+            ),
+        });
+        println!();
         return cluster.kubectl.show(&["api-resources", "--api-group", API_GROUP]).await;
     }
     let operator = Operator::install(&cluster, arguments.programs.as_deref()).await?;

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use etcd_operator_core::api::EtcdCluster;
 use etcd_operator_core::names::{CLUSTER_LABEL, Names};
 use etcd_operator_core::observed::Ordinal;
+use futures::future::try_join_all;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use kube::api::ListParams;
 use kube::core::NamespaceResourceScope;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Api, Client, Resource, ResourceExt};
@@ -65,8 +65,13 @@ impl Objects {
     }
 
     /// As they are now; none if the cluster is gone, or is another one of the same name.
+    ///
+    /// Everything is asked for by its name: after a write, the API server answers a list only when its own cache has
+    /// caught up, a tenth of a second later, but a name at once. What the peer Service lists is as cached. Nothing goes
+    /// wrong by it, because it names pods by their UIDs: at worst one that is listed by now is waited for.
     pub async fn live(
         client: &Client,
+        caches: &Caches,
         uid: Option<&str>,
         names: &Names,
     ) -> Result<Option<Self>, kube::Error> {
@@ -74,32 +79,64 @@ impl Objects {
         let clusters = Api::<EtcdCluster>::namespaced(client.clone(), namespace);
         let orders = Api::<ConfigMap>::namespaced(client.clone(), namespace);
         let sets = Api::<StatefulSet>::namespaced(client.clone(), namespace);
-        let (order_name, of_peers) = (names.order(), format!("{SERVICE_LABEL}={}", names.peer_service()));
-        let of_cluster = format!("{CLUSTER_LABEL}={}", names.cluster);
-        let (cluster, order, set, pods, claims, slices) = futures::try_join!(
+        let order_name = names.order();
+        let (cluster, order, set) = futures::try_join!(
             clusters.get_opt(&names.cluster),
             orders.get_opt(&order_name),
             sets.get_opt(&names.cluster),
-            list::<Pod>(client, namespace, &of_cluster),
-            list::<PersistentVolumeClaim>(client, namespace, &of_cluster),
-            list::<EndpointSlice>(client, namespace, &of_peers),
         )?;
         let Some(cluster) = cluster.filter(|cluster| cluster.metadata.uid.as_deref() == uid) else {
             return Ok(None);
         };
-        let pods =
-            pods.into_iter().filter_map(|it| Some((names.ordinal_of_pod(&it.name_any())?, Arc::new(it))));
-        let claims =
-            claims.into_iter().filter_map(|it| Some((names.ordinal_of_claim(&it.name_any())?, Arc::new(it))));
+        let cluster = Arc::new(cluster);
+        let known = Self::cached(caches, Arc::clone(&cluster), names);
+        let ordinals = ordinals_to_ask(&cluster, set.as_ref(), &known);
+        let (pods, claims) = futures::try_join!(
+            named::<Pod>(client, names, ordinals, |it| names.pod(it)),
+            named::<PersistentVolumeClaim>(client, names, ordinals, |it| names.claim(it)),
+        )?;
         Ok(Some(Self {
             order: order.filter(|it| belongs_to(it, &cluster)).map(Arc::new),
             set: set.filter(|it| belongs_to(it, &cluster)).map(Arc::new),
-            pods: pods.collect(),
-            claims: claims.collect(),
-            published: published(slices.iter()),
-            cluster: Arc::new(cluster),
+            pods,
+            claims,
+            published: known.published,
+            cluster,
         }))
     }
+}
+
+/// Up to where there may be something: what is wanted, what the StatefulSet makes, and what was ever seen. Only who is
+/// about to let go for ever has to look further.
+fn ordinals_to_ask(cluster: &EtcdCluster, set: Option<&StatefulSet>, known: &Objects) -> u8 {
+    if cluster.metadata.deletion_timestamp.is_some() {
+        return ORDINALS;
+    }
+    let replicas = set.and_then(|set| set.spec.as_ref()?.replicas).unwrap_or(0);
+    let wanted = replicas.max(cluster.spec.size);
+    let last_seen = known.pods.keys().chain(known.claims.keys()).max();
+    let seen = last_seen.map_or(0, |last| last.0.saturating_add(1));
+    u8::try_from(wanted).unwrap_or(ORDINALS).max(seen).min(ORDINALS)
+}
+
+/// The objects of the first so many ordinals that carry the cluster's label, as the caches know them, too.
+async fn named<K>(
+    client: &Client,
+    names: &Names,
+    ordinals: u8,
+    name: impl Fn(Ordinal) -> String,
+) -> Result<BTreeMap<Ordinal, Arc<K>>, kube::Error>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
+{
+    let objects = Api::<K>::namespaced(client.clone(), &names.namespace);
+    let asking = Ordinal::below(ordinals).map(|ordinal| {
+        let (objects, name) = (objects.clone(), name(ordinal));
+        async move { objects.get_opt(&name).await.map(|found| (ordinal, found)) }
+    });
+    let found = try_join_all(asking).await?.into_iter();
+    let ours = |object: &K| object.labels().get(CLUSTER_LABEL) == Some(&names.cluster);
+    Ok(found.filter_map(|(ordinal, found)| Some((ordinal, Arc::new(found.filter(ours)?)))).collect())
 }
 
 fn cached<K>(store: &Store<K>, names: &Names, name: &str) -> Option<Arc<K>>
@@ -108,14 +145,6 @@ where
     K::DynamicType: Eq + Hash + Clone,
 {
     store.get(&ObjectRef::new(name).within(&names.namespace))
-}
-
-async fn list<K>(client: &Client, namespace: &str, selector: &str) -> Result<Vec<K>, kube::Error>
-where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
-{
-    let objects = Api::<K>::namespaced(client.clone(), namespace);
-    Ok(objects.list(&ListParams::default().labels(selector)).await?.items)
 }
 
 /// Names come back: what a former cluster of this name left behind is not ours, and neither is what a user made.

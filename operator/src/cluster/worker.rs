@@ -129,7 +129,8 @@ impl Worker {
         let names = names_of(&cluster, &self.context.domain);
         let live = std::mem::take(&mut self.caches_lag);
         let objects = if live {
-            let live = Objects::live(&self.context.client, cluster.metadata.uid.as_deref(), &names).await;
+            let Context { client, caches, .. } = &*self.context;
+            let live = Objects::live(client, caches, cluster.metadata.uid.as_deref(), &names).await;
             let live =
                 live.map_err(|source| Failure::Kubernetes { what: "show its objects".into(), source })?;
             let Some(objects) = live else { return Ok(Outcome::Superseded) };
