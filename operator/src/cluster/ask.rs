@@ -94,6 +94,11 @@ impl Connections {
         sort_out(replies, questions).await
     }
 
+    /// A member that was removed lives on for a second, in which it waits for others that do not speak to it any more.
+    pub fn expect_silence(&mut self, pod_uid: &str) {
+        self.silent.insert(pod_uid.to_owned());
+    }
+
     fn keep(&mut self, pods: &BTreeMap<Ordinal, Whom>, replies: &[(Ordinal, Reply)]) {
         self.kept.clear();
         self.silent.clear();
