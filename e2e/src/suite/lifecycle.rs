@@ -7,8 +7,11 @@ mod stopping;
 mod surroundings;
 mod versions;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
+use etcd_operator_core::api::EtcdCluster;
+use etcd_operator_core::names::condition;
 use futures::FutureExt;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::{Value, json};
 
 use super::LIMIT;
@@ -115,13 +118,13 @@ impl Identity {
 
     pub(super) async fn is_still_that_of(&self, cluster: &Operated) -> Result<()> {
         let now = Self::of(cluster).await.context("the identity of the cluster")?;
-        anyhow::ensure!(
+        ensure!(
             now.cluster_id == self.cluster_id,
             "another cluster: {:x}, was {:x}",
             now.cluster_id,
             self.cluster_id
         );
-        anyhow::ensure!(
+        ensure!(
             now.revision >= self.revision,
             "the revision went back from {} to {}",
             self.revision,
@@ -129,4 +132,12 @@ impl Identity {
         );
         Ok(())
     }
+}
+
+/// Why nothing more will happen until somebody acts, if the operator says so of the newest spec.
+fn stalled(cluster: &EtcdCluster) -> Option<Condition> {
+    let status = cluster.status.as_ref()?;
+    let newest = status.observed_generation == cluster.metadata.generation;
+    let mut conditions = status.conditions.iter().filter(|_| newest);
+    conditions.find(|it| it.type_ == condition::STALLED && it.status == "True").cloned()
 }

@@ -1,16 +1,16 @@
 //! Deleted, with and without its volumes, and born again under the same name.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, Result, ensure};
-use etcd_operator_core::api::{EtcdCluster, Phase};
-use etcd_operator_core::names::condition;
-use k8s_openapi::api::core::v1::PersistentVolumeClaim;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use etcd_operator_core::api::Phase;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Service};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::DeleteParams;
 use serde_json::json;
 
-use super::{NAME, asked_for, born, judged};
+use super::{NAME, asked_for, born, judged, stalled};
 use crate::operated::{Operated, Promised};
 use crate::runner::Context;
 use crate::suite::{KEY, LIMIT, VALUE};
@@ -40,7 +40,7 @@ pub async fn recreated(context: &Context) -> Result<()> {
         cluster.events().await?.into_iter().any(|event| event.reason.as_ref() == Some(&stalled.reason));
     ensure!(warned, "no event tells of it");
     let untouched = cluster.claims().await?;
-    let uids = |claims: &std::collections::BTreeMap<String, PersistentVolumeClaim>| -> Vec<_> {
+    let uids = |claims: &BTreeMap<String, PersistentVolumeClaim>| -> Vec<_> {
         claims.values().map(|claim| claim.metadata.uid.clone()).collect()
     };
     ensure!(uids(&untouched) == uids(&kept), "the kept volumes were touched");
@@ -78,9 +78,6 @@ pub async fn with_volumes(context: &Context) -> Result<()> {
 
 /// What the garbage collector removes, it removes in its own time.
 async fn nothing_else_is_left(cluster: &Operated) -> Result<()> {
-    use k8s_openapi::api::apps::v1::StatefulSet;
-    use k8s_openapi::api::core::v1::{ConfigMap, Service};
-    use k8s_openapi::api::policy::v1::PodDisruptionBudget;
     let nothing = async || {
         Ok(cluster.labelled::<Service>().await?.is_empty()
             && cluster.labelled::<ConfigMap>().await?.is_empty()
@@ -88,9 +85,4 @@ async fn nothing_else_is_left(cluster: &Operated) -> Result<()> {
             && cluster.labelled::<PodDisruptionBudget>().await?.is_empty())
     };
     wait::until("nothing of the cluster is left", LIMIT, nothing).await
-}
-
-fn stalled(cluster: &EtcdCluster) -> Option<Condition> {
-    let conditions = &cluster.status.as_ref()?.conditions;
-    conditions.iter().find(|it| it.type_ == condition::STALLED && it.status == "True").cloned()
 }

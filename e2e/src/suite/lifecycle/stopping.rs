@@ -1,11 +1,10 @@
 //! Size 0 and back: what is kept, and that it is as it was.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use etcd_operator_core::api::Phase;
-use etcd_operator_core::names::condition;
 use serde_json::json;
 
-use super::{Identity, born, judged, scaled};
+use super::{Identity, born, judged, scaled, stalled};
 use crate::history::History;
 use crate::operated::{Operated, Promised};
 use crate::runner::Context;
@@ -45,19 +44,12 @@ pub async fn delete(context: &Context) -> Result<()> {
     cluster.wait_until_settled(0).await?;
     cluster.agrees(&Promised::stopped(0)).await?;
     cluster.scale(1).await?;
-    let failed = |status: &etcd_operator_core::api::EtcdClusterStatus| status.phase == Some(Phase::Failed);
-    let refused = cluster
-        .wait_for("a start without data is refused", |cluster| {
-            let status = cluster.status.as_ref();
-            status.is_some_and(|it| failed(it) && it.observed_generation == cluster.metadata.generation)
-        })
-        .await?;
-    let conditions = refused.status.map(|status| status.conditions).unwrap_or_default();
-    let stalled = conditions.into_iter().find(|it| it.type_ == condition::STALLED);
-    ensure!(
-        stalled.as_ref().is_some_and(|it| it.status == "True" && it.reason == "DataLost"),
-        "not told that the data is gone: {stalled:?}"
-    );
+    let refused = cluster.wait_for("a start without data is refused", |it| stalled(it).is_some()).await?;
+    let stalled = stalled(&refused).context("it stalls")?;
+    context.step(format!("{}: {}", stalled.reason, stalled.message));
+    ensure!(stalled.reason == "DataLost", "not told that the data is gone: {stalled:?}");
+    let phase = refused.status.and_then(|status| status.phase);
+    ensure!(phase == Some(Phase::Failed), "a cluster without data is {phase:?}");
     ensure!(cluster.pods().await?.is_empty() && cluster.claims().await?.is_empty(), "a new cluster began");
     Ok(())
 }

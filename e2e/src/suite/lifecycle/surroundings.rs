@@ -6,14 +6,14 @@ use anyhow::{Context as _, Result, ensure};
 use etcd_operator_core::names::condition;
 use etcd_operator_core::observed::Ordinal;
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, Service};
 use serde_json::json;
 
 use super::{NAME, born, judged, scaled};
 use crate::etcd::Member;
 use crate::operated::{Operated, Promised};
 use crate::runner::Context;
-use crate::suite::{BACK_OFF_LIMIT, LIMIT};
+use crate::suite::{BACK_OFF_LIMIT, KEY, LIMIT};
 use crate::wait;
 
 /// Not the one of the user guide, whose Service may still be there.
@@ -42,7 +42,7 @@ pub async fn paused(context: &Context) -> Result<()> {
     let replicas = cluster.api::<StatefulSet>().get(NAME).await?.spec.and_then(|spec| spec.replicas);
     ensure!(replicas == Some(1), "scaled to {replicas:?} while paused");
     ensure!(cluster.member_list().await?.len() == 1, "a member was added while paused");
-    let services = cluster.labelled::<k8s_openapi::api::core::v1::Service>().await?;
+    let services = cluster.labelled::<Service>().await?;
     ensure!(!services.contains_key(&service), "a Service was made while paused");
 
     cluster.edit(json!({"spec": {"paused": false}})).await?;
@@ -119,7 +119,7 @@ async fn serve(cluster: &Operated, size: usize) -> Result<()> {
         let members = cluster.members().await?;
         ensure!(members.len() == size, "pods with an address: {members:?}");
         for member in members {
-            member.linearizable_read(crate::suite::KEY).await.with_context(|| member.name.clone())?;
+            member.linearizable_read(KEY).await.with_context(|| member.name.clone())?;
         }
         Ok(true)
     };

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use etcd_operator_core::observed::Ordinal;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use serde_json::json;
 
@@ -73,7 +74,7 @@ async fn add_learner(context: &Context, cluster: &Operated) -> Result<()> {
     wait::present(cluster.api::<StatefulSet>(), NAME, "a second pod is there", LIMIT, has_address).await?;
     wait::until("the second pod has an address", LIMIT, async || Ok(cluster.members().await?.len() == 2))
         .await?;
-    let url = cluster.names().peer_url(etcd_operator_core::observed::Ordinal(1));
+    let url = cluster.names().peer_url(Ordinal(1));
     let add = ["exec", "kv-0", "-c", "etcd", "--", "etcdctl", "member", "add", "kv-1", "--learner"];
     let url = format!("--peer-urls={url}");
     kubectl.run(&[&within[..], &add, &[&url]].concat()).await.map(drop)
