@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use etcd_operator_core::api::EtcdCluster;
 use etcd_operator_core::names::CLUSTER_LABEL;
@@ -16,6 +17,7 @@ use kube::core::error_boundary::InvalidObject;
 use kube::core::{DeserializeGuard, NamespaceResourceScope};
 use kube::runtime::reflector::store::WriterDropped;
 use kube::runtime::reflector::{self, Store};
+use kube::runtime::utils::{Backoff, ResetTimerBackoff};
 use kube::runtime::watcher::Event;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
@@ -107,6 +109,41 @@ fn key_by_label<K: Resource>(object: &K) -> Option<Key> {
     Some(Key { namespace: object.namespace()?, name })
 }
 
+/// Until a broken watch is opened again, the first time and at most. While it is broken nothing wakes us, so an API
+/// server that comes back must not be left waiting for us.
+const FIRST_RETRY: Duration = Duration::from_millis(250);
+const LONGEST_RETRY: Duration = Duration::from_secs(4);
+/// How long a watch has to hold before it counts as mended.
+const MENDED_AFTER: Duration = Duration::from_secs(10);
+
+/// Twice as long each time.
+#[derive(Default)]
+struct Reopen {
+    failures: u32,
+}
+
+impl Iterator for Reopen {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        let pause = FIRST_RETRY.saturating_mul(1 << self.failures.min(10));
+        self.failures = self.failures.saturating_add(1);
+        Some(pause.min(LONGEST_RETRY))
+    }
+}
+
+impl Backoff for Reopen {
+    fn reset(&mut self) {
+        *self = Self::default();
+    }
+}
+
+/// Why a watch broke, unless it was away for so long that it only has to begin with a list again.
+fn trouble_with(error: &watcher::Error) -> Option<String> {
+    let lists_again = matches!(error, watcher::Error::WatchError(status) if status.code == 410);
+    (!lists_again).then(|| chain(error).to_string())
+}
+
 /// A watch that fails is tried again, and says why once.
 fn watch<K>(
     client: &Client,
@@ -128,7 +165,7 @@ where
     let wake = wake.clone();
     let mut trouble = None;
     let objects = watcher(Api::<DeserializeGuard<K>>::all(client.clone()), config)
-        .default_backoff()
+        .backoff(ResetTimerBackoff::new(Reopen::default(), MENDED_AFTER))
         .filter_map(|event| futures::future::ready(readable(event)))
         .modify(|object| object.managed_fields_mut().clear())
         .reflect(writer);
@@ -142,8 +179,7 @@ where
             Ok(Event::Init) => {}
             Ok(Event::InitDone) => trouble = None,
             Err(error) => {
-                let error = chain(&error).to_string();
-                if trouble.as_ref() != Some(&error) {
+                if let Some(error) = trouble_with(&error).filter(|it| trouble.as_ref() != Some(it)) {
                     let kind = K::kind(&());
                     tracing::warn!(object_kind = %kind, error, "cannot watch: are the CRDs installed and may we read them?");
                     trouble = Some(error);
@@ -215,5 +251,27 @@ mod tests {
         wakes.send(key());
         assert!(first.try_recv().is_err());
         assert_eq!(second.try_recv().ok(), Some(key()));
+    }
+
+    #[test]
+    fn a_broken_watch_is_opened_again_later_and_later_but_never_much_later() {
+        let mut reopen = Reopen::default();
+        let pauses: Vec<u128> = reopen.by_ref().take(7).map(|pause| pause.as_millis()).collect();
+        assert_eq!(pauses, [250, 500, 1000, 2000, 4000, 4000, 4000]);
+        reopen.reset();
+        assert_eq!(reopen.next(), Some(FIRST_RETRY));
+    }
+
+    #[test]
+    fn a_watch_that_has_to_list_again_is_no_trouble() {
+        let answer = |code, message: &str| {
+            let status =
+                kube::core::Status { code, message: message.into(), ..kube::core::Status::default() };
+            watcher::Error::WatchError(status.boxed())
+        };
+        assert_eq!(trouble_with(&answer(410, "too old resource version")), None);
+        assert!(
+            trouble_with(&answer(500, "etcdserver: no leader")).is_some_and(|it| it.contains("no leader"))
+        );
     }
 }

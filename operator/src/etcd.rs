@@ -100,13 +100,6 @@ impl Member {
         self.within(DEADLINE, "serve a linearizable read", read).await.map(drop)
     }
 
-    /// How many members its own list has, whatever others think. Learners do not tell.
-    pub async fn listed(&self) -> Result<u8, Error> {
-        let mut cluster = self.client.cluster_client();
-        let list = self.within(DEADLINE, "list its members", cluster.member_list()).await?;
-        Ok(u8::try_from(list.members().len()).unwrap_or(u8::MAX))
-    }
-
     /// The hash of all keys up to a revision, since the last compaction.
     pub async fn hash(&self, revision: i64) -> Result<u32, Error> {
         let mut maintenance = self.client.maintenance_client();
@@ -114,21 +107,19 @@ impl Member {
         Ok(hash.hash())
     }
 
-    /// The members by a list that is not older than this call. etcd-client asks for the member's own list; after a
-    /// linearizable read through the same member that list has everything that was agreed upon before.
-    pub async fn members(&self, names: &Names) -> Result<Members, Error> {
+    /// The members as this one lists them. Right after a linearizable read through it, everything that was agreed upon
+    /// before is in the list; otherwise it is hearsay.
+    pub async fn members(&self, names: &Names, leader: Option<MemberId>) -> Result<Members, Error> {
         let call = "list the members";
-        self.linearizable_read().await?;
-        let (mut maintenance, mut cluster) = (self.client.maintenance_client(), self.client.cluster_client());
-        let both = futures::future::try_join(maintenance.status(), cluster.member_list());
-        let (status, response) = self.within(DEADLINE, call, both).await?;
+        let mut cluster = self.client.cluster_client();
+        let response = self.within(DEADLINE, call, cluster.member_list()).await?;
         let (cluster, _) = self.identity(call, response.header())?;
         let listed = response.members().iter().map(|member| {
             let entry = listed(names, member.name(), member.peer_urls(), member.client_urls());
             Ok((self.member_id(call, member.id())?, Listed { learner: member.is_learner(), ..entry }))
         });
         let list = listed.collect::<Result<BTreeMap<_, _>, Error>>()?;
-        Ok(Members { cluster, leader: leader(status.leader()), list })
+        Ok(Members { cluster, leader, list })
     }
 
     pub async fn add_learner(&self, peer_url: String) -> Result<MemberId, Error> {

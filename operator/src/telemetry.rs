@@ -19,8 +19,9 @@ pub enum Error {
     Start(#[source] TryInitError),
 }
 
-/// What is logged unless somebody asks for more. kube's own spans would repeat what our fields say.
-pub const DEFAULT_FILTER: &str = "info,kube_runtime=warn";
+/// What is logged unless somebody asks for more. kube's own spans would repeat what our fields say, and its client tells
+/// of every single request that fails, which we tell once and with what it was for.
+pub const DEFAULT_FILTER: &str = "info,kube_runtime=warn,kube_client=off";
 
 /// Logs to standard error from now on. The filter is in the language of `RUST_LOG`, such as
 /// `info,kube=debug`.

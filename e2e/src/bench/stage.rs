@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use etcd_operator_core::api::EtcdCluster;
-use k8s_openapi::api::core::v1::{Namespace, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{Namespace, PersistentVolumeClaim, Pod, Service};
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::runtime::watcher;
 use kube::{Api, Client};
@@ -29,6 +29,9 @@ const LIMIT: Duration = Duration::from_secs(180);
 /// The data of the cluster that goes to one member and back: sixteen megabytes.
 const VALUES: usize = 32;
 const VALUE_BYTES: usize = 512 * 1024;
+/// etcd lets no member come or go before all others have been connected for five seconds. What an operation has to
+/// wait for is not charged to the next.
+const REST: Duration = Duration::from_secs(6);
 /// Until an operator that has just been busy rests.
 const QUIET: Duration = Duration::from_secs(15);
 
@@ -96,6 +99,7 @@ impl Stage {
             let (cluster, _) = self.born(namespace, 1, etcd).await?;
             for (from, to) in [(1, 3), (3, 5), (5, 3), (3, 1)] {
                 let operation = Operation::Scale { from, to };
+                tokio::time::sleep(REST).await;
                 let writers = self.writers(&cluster, operation).await?;
                 let sample = self.scaled(&cluster, to).await?;
                 let sample = judged(sample, writers).await?;
@@ -110,6 +114,7 @@ impl Stage {
         let operation = Operation::ThereAndBack;
         let (cluster, _) = self.born(namespace, 3, plain::VERSION).await?;
         fill(&cluster).await?;
+        tokio::time::sleep(REST).await;
         let writers = self.writers(&cluster, operation).await?;
         let there = self.scaled(&cluster, 1).await?;
         let back = self.scaled(&cluster, 3).await?;
@@ -127,6 +132,7 @@ impl Stage {
         let (by, etcd) = (By::Operator, plain::VERSION);
         for size in [1, 3] {
             let (cluster, _) = self.born(namespace, size, etcd).await?;
+            tokio::time::sleep(REST).await;
             let sample = self.scaled(&cluster, 0).await?;
             self.keep(Subject { operation: Operation::Stop { from: size }, by, etcd }, sample);
             let sample = self.scaled(&cluster, size).await?;
@@ -197,7 +203,9 @@ impl Stage {
         let selected = watcher::Config::default().labels(&cluster.selector());
         wait::objects(cluster.api::<Pod>(), selected.clone(), &what, LIMIT, BTreeMap::is_empty).await?;
         let claims = cluster.api::<PersistentVolumeClaim>();
-        wait::objects(claims, selected, &what, LIMIT, BTreeMap::is_empty).await.map(drop)
+        wait::objects(claims, selected.clone(), &what, LIMIT, BTreeMap::is_empty).await?;
+        // The next cluster of this name is not to wait for what Kubernetes has not collected yet.
+        wait::objects(cluster.api::<Service>(), selected, &what, LIMIT, BTreeMap::is_empty).await.map(drop)
     }
 
     async fn writers(&self, cluster: &Operated, operation: Operation) -> Result<History> {

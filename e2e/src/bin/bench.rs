@@ -24,6 +24,9 @@ struct Arguments {
     /// Measured runs of each row, after one that is not counted
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..))]
     runs: u8,
+    /// Take down a testbed that is up, and measure on a new one
+    #[arg(long)]
+    fresh: bool,
     /// How cluster DNS behaves, if the testbed is not up yet
     #[arg(long, value_enum, default_value_t)]
     dns: DnsProfile,
@@ -37,6 +40,9 @@ async fn main() -> Result<()> {
     let arguments = Arguments::parse();
     let _turn = Turn::take()?;
     let progress = Progress::start();
+    if arguments.fresh {
+        Testbed::down().await?;
+    }
     let (bed, found_up) = match Testbed::attach() {
         Ok(bed) => (bed, true),
         Err(_) => (Testbed::up(Config { nodes: 1, dns: arguments.dns }).await?, false),
@@ -46,8 +52,8 @@ async fn main() -> Result<()> {
         Testbed::down().await?;
     }
     let report = outcome?;
-    println!("\n{}", report.table());
-    println!("written to {}", workspace::shown(&report.write()?));
+    println!("\n{}", report.table().trim_end());
+    println!("\nwritten to {}", workspace::shown(&report.write()?));
     ensure!(report.failures.is_empty(), "not everything could be measured:\n{}", report.failures.join("\n"));
     Ok(())
 }

@@ -46,11 +46,23 @@ pub async fn wait_for_log(context: &Context, cluster: &Operated, pod: &str, word
     wait::until(&format!("{pod} says {words:?}"), BACK_OFF_LIMIT, said).await
 }
 
-/// No pod has formed a cluster in its present life: whoever started without data was let in by the others.
+/// What an agent says when it follows the order to form a cluster.
+const BEGINS: &str = "starting etcd to form a cluster";
+
+/// These pods were there when the cluster was born, and say so.
+pub async fn all_began(context: &Context, cluster: &Operated, pods: &[&str]) -> Result<()> {
+    for pod in pods {
+        let log = log_of(context, cluster, pod).await?;
+        ensure!(log.contains(BEGINS), "{pod} does not say how it began:\n{log}");
+    }
+    Ok(())
+}
+
+/// These pods have not formed a cluster since they were last started: they were let in by the others, or wait.
 pub async fn nobody_began_anew(context: &Context, cluster: &Operated, pods: &[&str]) -> Result<()> {
     for pod in pods {
         let log = log_of(context, cluster, pod).await?;
-        ensure!(!log.contains("to form a cluster"), "{pod} has formed a cluster once more:\n{log}");
+        ensure!(!log.contains(BEGINS), "{pod} has formed a cluster once more:\n{log}");
     }
     Ok(())
 }

@@ -17,6 +17,9 @@ pub fn tests(field: &Topology) -> Vec<Test> {
         field.full("operator_faults::killed_in_its_pod_while_scaling", |c| {
             leadership::killed_in_its_pod(c).boxed_local()
         }),
+        field.full("operator_faults::one_of_two_is_killed_while_scaling", |c| {
+            leadership::one_of_two_is_killed(c).boxed_local()
+        }),
         field.full("operator_faults::the_api_server_is_away_while_scaling", |c| {
             away::api_server(c).boxed_local()
         }),

@@ -10,7 +10,7 @@ use etcd_operator_core::observed::{Answer, Members, Ordinal, Process, Seen};
 use futures::future::join_all;
 
 use crate::agent::{self, Heard};
-use crate::etcd::{Member, Said};
+use crate::etcd::{self, Member, Said};
 use crate::reach::{PodAddress, Reach};
 use crate::telemetry::chain;
 
@@ -31,7 +31,8 @@ pub struct Whom {
 /// What is asked beside the status.
 #[derive(Clone, Copy, Default)]
 pub struct Questions {
-    /// How many members each knows: only while the cluster is not known to have formed.
+    /// How many members each knows, also where no quorum stands behind it: only while the cluster is not known to have
+    /// formed.
     pub listed: bool,
     /// A hash of all data: only while a stop is wanted.
     pub hash: bool,
@@ -59,7 +60,7 @@ pub struct Connections {
 }
 
 enum Reply {
-    Etcd(Arc<Member>, Said, Option<u8>),
+    Etcd(Arc<Member>, Said, Option<Result<Members, etcd::Error>>),
     Agent(Process, String),
     Nobody(String),
 }
@@ -81,7 +82,8 @@ impl Connections {
                 (false, true) => LITTLE_PATIENCE,
                 (false, false) => PATIENCE,
             };
-            let reply = tokio::time::timeout(patience, ask_one(reach, pod, kept, questions.listed, news));
+            let reply =
+                tokio::time::timeout(patience, ask_one(reach, pod, names, kept, questions.listed, news));
             async move {
                 let nobody = |_| Reply::Nobody(format!("{} does not answer", pod.pod));
                 (ordinal, reply.await.unwrap_or_else(nobody))
@@ -89,7 +91,12 @@ impl Connections {
         });
         let replies = join_all(asking).await;
         self.keep(pods, &replies);
-        sort_out(replies, names, questions).await
+        sort_out(replies, questions).await
+    }
+
+    /// A member that was removed lives on for a second, in which it waits for others that do not speak to it any more.
+    pub fn expect_silence(&mut self, pod_uid: &str) {
+        self.silent.insert(pod_uid.to_owned());
     }
 
     fn keep(&mut self, pods: &BTreeMap<Ordinal, Whom>, replies: &[(Ordinal, Reply)]) {
@@ -110,17 +117,18 @@ impl Connections {
 async fn ask_one(
     reach: &Reach,
     pod: &PodAddress,
+    names: &Names,
     kept: Option<Arc<Member>>,
     listed: bool,
     news: &News,
 ) -> Reply {
     if let Some(member) = kept
-        && let Ok(reply) = ask_etcd(member, listed).await
+        && let Ok(reply) = ask_etcd(member, names, listed).await
     {
         return reply;
     }
     let failure = match Member::connect(reach, pod).await {
-        Ok(member) => match ask_etcd(Arc::new(member), listed).await {
+        Ok(member) => match ask_etcd(Arc::new(member), names, listed).await {
             Ok(reply) => return reply,
             Err(error) => error,
         },
@@ -132,13 +140,17 @@ async fn ask_one(
     }
 }
 
-async fn ask_etcd(member: Arc<Member>, listed: bool) -> Result<Reply, crate::etcd::Error> {
+/// Its list is asked for right after its read, so that it is worth something.
+async fn ask_etcd(member: Arc<Member>, names: &Names, listed: bool) -> Result<Reply, etcd::Error> {
     let said = member.status().await?;
-    let listed = if listed { member.listed().await.ok() } else { None };
-    Ok(Reply::Etcd(member, said, listed))
+    let list = match said.answer.linearizable || listed {
+        true => Some(member.members(names, said.answer.leader).await),
+        false => None,
+    };
+    Ok(Reply::Etcd(member, said, list))
 }
 
-async fn sort_out(replies: Vec<(Ordinal, Reply)>, names: &Names, questions: Questions) -> Asked {
+async fn sort_out(replies: Vec<(Ordinal, Reply)>, questions: Questions) -> Asked {
     let mut asked = Asked {
         answers: BTreeMap::new(),
         processes: BTreeMap::new(),
@@ -148,11 +160,16 @@ async fn sort_out(replies: Vec<(Ordinal, Reply)>, names: &Names, questions: Ques
         via: None,
     };
     let mut revision = i64::MAX;
+    let mut lists = BTreeMap::new();
     for (ordinal, reply) in replies {
         match reply {
-            Reply::Etcd(member, said, listed) => {
+            Reply::Etcd(member, said, list) => {
+                let count = |list: &Members| u8::try_from(list.list.len()).unwrap_or(u8::MAX);
+                let listed = list.as_ref().filter(|_| questions.listed);
+                let listed = listed.and_then(|list| list.as_ref().ok()).map(count);
                 if said.answer.linearizable {
                     revision = revision.min(said.revision);
+                    lists.extend(list.map(|list| (ordinal, list)));
                 }
                 asked.processes.insert(ordinal, Process::Started);
                 asked.answers.insert(ordinal, Seen::Known(Answer { listed, ..said.answer }));
@@ -173,23 +190,25 @@ async fn sort_out(replies: Vec<(Ordinal, Reply)>, names: &Names, questions: Ques
     if questions.hash {
         asked.compare_data(revision).await;
     }
-    asked.find_members(names).await;
+    asked.choose_list(lists);
     asked
 }
 
 impl Asked {
     /// The leader's list first: it is the one that is surely up to date.
-    async fn find_members(&mut self, names: &Names) {
-        let serving = self.answers.iter().filter_map(|(&ordinal, answer)| Some((ordinal, answer.known()?)));
-        let mut serving: Vec<_> = serving.filter(|(_, answer)| answer.linearizable).collect();
-        serving.sort_by_key(|(ordinal, answer)| (answer.leader != Some(answer.member), *ordinal));
-        let serving: Vec<Ordinal> = serving.into_iter().map(|(ordinal, _)| ordinal).collect();
+    fn choose_list(&mut self, lists: BTreeMap<Ordinal, Result<Members, etcd::Error>>) {
         if !self.reached.is_empty() {
             self.members = Seen::Unknown("no member serves linearizable reads".into());
         }
-        for ordinal in serving {
-            let Some(member) = self.reached.get(&ordinal) else { continue };
-            match member.members(names).await {
+        let leads = |ordinal: &Ordinal| {
+            let answer = self.answers.get(ordinal).and_then(Seen::known);
+            answer.is_some_and(|answer| answer.leader == Some(answer.member))
+        };
+        let mut lists: Vec<_> =
+            lists.into_iter().map(|(ordinal, list)| (!leads(&ordinal), ordinal, list)).collect();
+        lists.sort_by_key(|(follows, ordinal, _)| (*follows, *ordinal));
+        for (_, ordinal, list) in lists {
+            match list {
                 Ok(members) => {
                     self.members = Seen::Known(members);
                     self.via = Some(ordinal);

@@ -3,6 +3,7 @@
 
 use std::fmt::Debug;
 
+use etcd_operator_core::api::EtcdCluster;
 use etcd_operator_core::desired::Desired;
 use etcd_operator_core::names::{CLUSTER_UID_LABEL, FIELD_MANAGER, FINALIZER, MEMBER_ID_LABEL, Names};
 use etcd_operator_core::observed::{ClusterId, MemberId, Ordinal, Seen};
@@ -18,6 +19,7 @@ use kube::{Api, Client, Resource, ResourceExt};
 use serde_json::{Value, json};
 
 use super::look::Look;
+use super::objects::{belongs_to, is_of_former};
 use crate::etcd::{self, Member};
 
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +31,9 @@ pub enum Failure {
         "{what} exists already and belongs to somebody else: delete it, or give the cluster another name"
     )]
     NotOurs { what: String },
+    /// Kubernetes collects what a deleted cluster owned in its own time.
+    #[error("{what} of the former cluster of this name is not gone yet")]
+    LeftBehind { what: String },
     #[error("the API server did not {what}")]
     Kubernetes { what: String, source: kube::Error },
     #[error("etcd did not {what}")]
@@ -44,7 +49,16 @@ impl Failure {
     /// etcd said no, so nothing has happened, and it may say yes in a moment: it takes a new member only when all
     /// voters have been connected for some seconds, and promotes a learner only when it has caught up.
     pub fn is_not_yet(&self) -> bool {
-        matches!(self, Self::Etcd { source: etcd::Error::Refused { .. }, .. })
+        matches!(self, Self::Etcd { source: etcd::Error::Refused { .. }, .. } | Self::LeftBehind { .. })
+    }
+
+    /// Of an object that has the name that ours should have.
+    pub fn in_the_way<K: Resource<DynamicType = ()>>(there: &K, cluster: &EtcdCluster) -> Self {
+        let what = format!("{} {}", K::kind(&()), there.meta().name.as_deref().unwrap_or_default());
+        match is_of_former(there, cluster) {
+            true => Self::LeftBehind { what },
+            false => Self::NotOurs { what },
+        }
     }
 }
 
@@ -208,11 +222,10 @@ impl Hands<'_> {
         }
         let name = object.name_any();
         let there = objects.get_opt(&name).await.map_err(|error| kubernetes(action.to_string(), error))?;
-        let ours = there.is_none_or(|there| super::objects::belongs_to(&there, &self.look.objects.cluster));
-        Err(if ours {
-            Failure::Overtaken
-        } else {
-            Failure::NotOurs { what: format!("{} {name}", K::kind(&())) }
+        let cluster = &self.look.objects.cluster;
+        Err(match there {
+            Some(there) if !belongs_to(&there, cluster) => Failure::in_the_way(&there, cluster),
+            Some(_) | None => Failure::Overtaken,
         })
     }
 

@@ -69,6 +69,13 @@ impl Look {
         };
         Self { objects, observed, asked }
     }
+
+    /// The UID of the pod that answered as this member.
+    pub fn pod_of(&self, member: MemberId) -> Option<&str> {
+        let mut answers = self.observed.etcd.answers.iter();
+        let (ordinal, _) = answers.find(|(_, it)| it.known().is_some_and(|it| it.member == member))?;
+        self.objects.pods.get(ordinal)?.metadata.uid.as_deref()
+    }
 }
 
 /// Remembers who has become silent, and forgets who speaks.

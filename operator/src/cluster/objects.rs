@@ -153,6 +153,16 @@ pub fn belongs_to<K: Resource>(object: &K, cluster: &EtcdCluster) -> bool {
     controller.is_some_and(|owner| cluster.metadata.uid.as_ref() == Some(&owner.uid))
 }
 
+/// Whether it belonged to another cluster of the same name, which is gone: so it goes, too.
+pub fn is_of_former<K: Resource>(object: &K, cluster: &EtcdCluster) -> bool {
+    let controller = object.owner_references().iter().find(|owner| owner.controller == Some(true));
+    controller.is_some_and(|owner| {
+        owner.kind == EtcdCluster::kind(&())
+            && Some(&owner.name) == cluster.metadata.name.as_ref()
+            && Some(&owner.uid) != cluster.metadata.uid.as_ref()
+    })
+}
+
 fn published<'a>(slices: impl Iterator<Item = &'a EndpointSlice>) -> Published {
     let mut published = Published::default();
     for endpoint in slices.flat_map(|slice| slice.endpoints.iter()) {

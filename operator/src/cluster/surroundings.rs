@@ -57,7 +57,9 @@ impl Surroundings<'_> {
         let what = format!("{} {name}", K::kind(&()));
         let objects = self.api::<K>();
         let written = match self.cached(store, &name) {
-            Some(there) if !belongs_to(&*there, self.cluster) => return Err(Failure::NotOurs { what }),
+            Some(there) if !belongs_to(&*there, self.cluster) => {
+                return Err(Failure::in_the_way(&*there, self.cluster));
+            }
             Some(there) if is_as_wanted(wanted, &*there) => return Ok(()),
             Some(_) => {
                 let parameters = PatchParams::apply(FIELD_MANAGER).force();
@@ -70,7 +72,7 @@ impl Surroundings<'_> {
                     // Either the cache is old, or somebody else made it without our label.
                     Err(error) if is_code(&error, 409) => match objects.get_opt(&name).await {
                         Ok(Some(there)) if !belongs_to(&there, self.cluster) => {
-                            return Err(Failure::NotOurs { what });
+                            return Err(Failure::in_the_way(&there, self.cluster));
                         }
                         Ok(_) => return Ok(()),
                         Err(error) => Err(error),

@@ -222,6 +222,11 @@ impl Worker {
         match hands.carry_out(action).await {
             Ok(()) => {
                 self.reporter.did(action, hands.look, hands.names);
+                if let Action::RemoveMember { member, .. } = action
+                    && let Some(pod) = hands.look.pod_of(*member)
+                {
+                    self.connections.expect_silence(pod);
+                }
                 let Key { namespace, name } = &self.key;
                 let milliseconds = begun.elapsed().as_millis() as u64;
                 let terms = Terms::Names { names: hands.names, seen: &hands.look.observed };

@@ -11,20 +11,17 @@ use crate::suite::disturbed::holds;
 use crate::suite::lifecycle::{Identity, asked_for, born, judged, scaled};
 use crate::suite::{KEY, VALUE};
 
-/// Three volumes for three members, and then one volume for three.
+/// Three volumes for three members, three for one, and one for three.
 pub async fn adopted(context: &Context) -> Result<()> {
-    let (cluster, history) = born(context, 3, json!({})).await?;
+    let (mut cluster, history) = born(context, 3, json!({})).await?;
     cluster.members().await?.first().context("a member")?.put(KEY, VALUE).await?;
     judged(context, history).await?;
-    let before = Identity::of(&cluster).await?;
-    let cluster = born_again(context, cluster, 3, &before).await?;
+    for size in [3, 1, 3] {
+        let before = Identity::of(&cluster).await?;
+        cluster = born_again(context, cluster, size, &before).await?;
+    }
     let history = context.writers(&cluster).await?;
     scaled(&cluster, 1).await?;
-    judged(context, history).await?;
-    let before = Identity::of(&cluster).await?;
-    let cluster = born_again(context, cluster, 3, &before).await?;
-    let history = context.writers(&cluster).await?;
-    scaled(&cluster, 5).await?;
     judged(context, history).await
 }
 

@@ -12,7 +12,7 @@ use testbed::fault::Fault;
 use crate::operated::{Operated, Promised};
 use crate::runner::Context;
 use crate::suite::BACK_OFF_LIMIT;
-use crate::suite::disturbed::{holds, leader, nobody_began_anew, wait_for_log};
+use crate::suite::disturbed::{all_began, holds, leader, nobody_began_anew, wait_for_log};
 use crate::suite::lifecycle::{Identity, born, judged};
 use crate::suite::process_faults::kill;
 use crate::wait;
@@ -27,6 +27,7 @@ pub async fn beside_a_sibling(context: &Context) -> Result<()> {
     let on_n1 = json!({"podTemplate": {"nodeSelector": {"kubernetes.io/hostname": "n1"}}});
     let (cluster, history) = born(context, 3, on_n1).await?;
     cluster.agrees(&Promised::members(3)).await?;
+    all_began(context, &cluster, &["kv-0", "kv-1", "kv-2"]).await?;
     let before = Identity::of(&cluster).await?;
     let operator = context.operator().await?;
     operator.stop().await?;

@@ -7,7 +7,7 @@ use serde_json::json;
 use testbed::fault::Fault;
 
 use crate::install::{DEPLOYMENT, NAMESPACE, Operator};
-use crate::operated::{LIMIT, Promised};
+use crate::operated::{LIMIT, Operated, Promised};
 use crate::runner::Context;
 use crate::suite::disturbed::scaling_begins;
 use crate::suite::lifecycle::{born, judged, scaled};
@@ -19,8 +19,22 @@ const CONTAINER: &str = "operator";
 /// The kubelet starts it again, and nobody told anybody that it was gone.
 pub async fn killed_in_its_pod(context: &Context) -> Result<()> {
     let (cluster, history) = born(context, 1, json!({})).await?;
+    killed_while_scaling(context, &cluster).await?;
+    judged(context, history).await
+}
+
+/// Either of them goes on when the Lease is over: the one that watched, or the one that came back.
+pub async fn one_of_two_is_killed(context: &Context) -> Result<()> {
+    let (cluster, history) = born(context, 1, json!({})).await?;
+    let operator = two_operators(context).await?;
+    killed_while_scaling(context, &cluster).await?;
+    operator.start().await?;
+    judged(context, history).await
+}
+
+async fn killed_while_scaling(context: &Context, cluster: &Operated) -> Result<()> {
     for size in [3, 1] {
-        scaling_begins(context, &cluster, size).await?;
+        scaling_begins(context, cluster, size).await?;
         let fault = Fault::KillProcess {
             pod: leader(context).await?,
             namespace: NAMESPACE.into(),
@@ -31,7 +45,7 @@ pub async fn killed_in_its_pod(context: &Context) -> Result<()> {
         cluster.wait_until_settled(size).await?;
         cluster.agrees(&Promised::members(size)).await?;
     }
-    judged(context, history).await
+    Ok(())
 }
 
 /// A rolling update or a drain: its pod is deleted, and the other operator goes on at once.
