@@ -21,6 +21,8 @@ const USER: i64 = 65532;
 const GRACE_SECONDS: i64 = 30;
 /// The container that matters.
 const ETCD: &str = "etcd";
+/// The first process of a container is deaf to SIGTERM unless it listens, and the pod would wait for it to be killed.
+const UNTIL_TOLD_TO_END: &str = "trap 'exit 0' TERM; sleep infinity & wait";
 const RUN_VOLUME: &str = "run";
 const ORDER_VOLUME: &str = "bootstrap";
 
@@ -129,7 +131,7 @@ impl Desired<'_> {
         Some(Container {
             name: "netshoot".into(),
             image: Some(image),
-            command: Some(["sleep", "infinity"].map(String::from).to_vec()),
+            command: Some(["sh", "-c", UNTIL_TOLD_TO_END].map(String::from).to_vec()),
             security_context: Some(container_security()),
             ..Container::default()
         })

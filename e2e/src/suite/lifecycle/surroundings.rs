@@ -87,8 +87,12 @@ pub async fn from_outside(context: &Context) -> Result<()> {
     let tools = ["exec", "kv-0", "-c", "netshoot", "--", "nslookup", &host];
     let said = context.kubectl().run(&[&within[..], &tools].concat()).await?;
     ensure!(said.contains(&format!("Name:\t{host}")), "the tools do not find {host}:\n{said}");
-    let shut = json!({"spec": {"externalAccess": null}});
-    cluster.edit(shut).await?;
+    let delete = ["delete", "pod", "kv-2", "--wait=false"];
+    context.kubectl().run(&[&within[..], &delete].concat()).await?;
+    let what = "the tools end when they are told to, and are not waited for until they are killed";
+    wait::present(context.pods(), "kv-2", what, LIMIT, |pod| exit_code(pod, "netshoot") == Some(0)).await?;
+
+    cluster.edit(json!({"spec": {"externalAccess": null}})).await?;
     cluster.wait_until_settled(3).await?;
     cluster.agrees(&Promised::members(3)).await?;
     judged(context, history).await
@@ -124,6 +128,12 @@ async fn serve(cluster: &Operated, size: usize) -> Result<()> {
         Ok(true)
     };
     wait::until(&format!("{size} pod(s) of {} serve", cluster.name), BACK_OFF_LIMIT, all).await
+}
+
+fn exit_code(pod: &Pod, container: &str) -> Option<i32> {
+    let containers = pod.status.as_ref()?.container_statuses.as_ref()?;
+    let state = containers.iter().find(|it| it.name == container)?.state.as_ref()?;
+    state.terminated.as_ref().map(|terminated| terminated.exit_code)
 }
 
 fn uids(pods: &BTreeMap<String, Pod>) -> Vec<Option<String>> {
