@@ -7,7 +7,7 @@ use etcd_operator_core::names::FIELD_MANAGER;
 use etcd_operator_core::observed::{Observed, Seen};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::runtime::reflector::{ObjectRef, Store};
-use kube::{Api, Client, Resource, ResourceExt};
+use kube::{Api, Client, ResourceExt};
 use serde::Serialize;
 
 use super::execute::{Failure, is_code};
