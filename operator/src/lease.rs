@@ -62,7 +62,7 @@ pub enum Lost {
 enum Error {
     #[error("the API server did not answer")]
     NoAnswer,
-    #[error(transparent)]
+    #[error("the request failed")]
     Kube(#[from] kube::Error),
     #[error("{0}")]
     Lost(Lost),
