@@ -113,12 +113,12 @@ fn told(cluster: &EtcdCluster) -> Vec<String> {
         found.message.split(';').next()
     };
     // What is being done is more than that it is not done yet.
-    let what = said(condition::RECONCILING).or_else(|| said(condition::READY)).unwrap_or_default();
+    let what = said(condition::RECONCILING).or_else(|| said(condition::READY));
     let serving = status.members.iter().filter(|member| member.ready).filter_map(|member| {
         let role = member.role.map(|role| format!("{role:?}").to_lowercase()).unwrap_or_default();
         Some(format!("{} serves, as {role}", member.name.as_deref()?))
     });
-    serving.chain([format!("{phase}: {what}")]).collect()
+    serving.chain(what.map(|what| format!("{phase}: {what}"))).collect()
 }
 
 /// Runs `kubectl` the way the user could, and shows the command too.
