@@ -8,6 +8,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
 use hyper::client::conn::http1;
 use hyper::header::{CONTENT_TYPE, HOST};
+use hyper::http::request::Builder;
 use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
 
@@ -40,22 +41,29 @@ pub enum Heard {
     SomethingElse,
 }
 
-pub async fn tell(reach: &Reach, pod: &PodAddress, news: &News) -> Result<Heard, Error> {
-    let told = tokio::time::timeout(DEADLINE, post(reach, pod, news)).await;
-    told.unwrap_or_else(|_| Err(Error::NoAnswer { pod: pod.pod.clone() }))
+/// What it waits for. It goes on waiting.
+pub async fn ask(reach: &Reach, pod: &PodAddress) -> Result<Heard, Error> {
+    in_time(reach, pod, Request::get(PAGE), Bytes::new()).await
 }
 
-async fn post(reach: &Reach, pod: &PodAddress, news: &News) -> Result<Heard, Error> {
+/// What we know; the agent looks again at once.
+pub async fn tell(reach: &Reach, pod: &PodAddress, news: &News) -> Result<Heard, Error> {
+    let news = serde_json::to_vec(news).expect("addresses are always JSON");
+    let request = Request::post(PAGE).header(CONTENT_TYPE, "application/json");
+    in_time(reach, pod, request, Bytes::from(news)).await
+}
+
+async fn in_time(reach: &Reach, pod: &PodAddress, request: Builder, body: Bytes) -> Result<Heard, Error> {
+    let sent = tokio::time::timeout(DEADLINE, send(reach, pod, request, body)).await;
+    sent.unwrap_or_else(|_| Err(Error::NoAnswer { pod: pod.pod.clone() }))
+}
+
+async fn send(reach: &Reach, pod: &PodAddress, request: Builder, body: Bytes) -> Result<Heard, Error> {
     let broken = |error: &(dyn std::error::Error + 'static)| Error::Broken {
         pod: pod.pod.clone(),
         reason: root_cause(error),
     };
-    let news = serde_json::to_vec(news).expect("addresses are always JSON");
-    let request = Request::post(PAGE)
-        .header(HOST, &pod.pod)
-        .header(CONTENT_TYPE, "application/json")
-        .body(Full::new(Bytes::from(news)))
-        .expect("a pod's name is a header");
+    let request = request.header(HOST, &pod.pod).body(Full::new(body)).expect("a pod's name is a header");
     let stream = reach.open(pod, METRICS_PORT).await?;
     let (mut sender, connection) =
         http1::handshake(TokioIo::new(stream)).await.map_err(|error| broken(&error))?;

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use etcd_operator_core::agent::News;
 use etcd_operator_core::names::Names;
 use etcd_operator_core::observed::{Answer, Members, Ordinal, Process, Seen};
 use futures::future::join_all;
@@ -43,8 +42,8 @@ pub struct Asked {
     pub answers: BTreeMap<Ordinal, Seen<Answer>>,
     /// Where an agent or an etcd answered.
     pub processes: BTreeMap<Ordinal, Process>,
-    /// Why an agent waits, in words.
-    pub waits: BTreeMap<Ordinal, String>,
+    /// Where an agent waits.
+    pub waiting: BTreeSet<Ordinal>,
     pub members: Seen<Members>,
     /// Where somebody has ever answered, in the pod that is there now.
     pub answered_before: BTreeSet<Ordinal>,
@@ -75,7 +74,6 @@ impl Connections {
         pods: &BTreeMap<Ordinal, Whom>,
         names: &Names,
         questions: Questions,
-        news: &News,
     ) -> Asked {
         let asking = pods.iter().map(|(&ordinal, Whom { pod, ending })| {
             let kept = self.kept.get(&pod.uid).cloned();
@@ -85,8 +83,7 @@ impl Connections {
                 (false, true) => LITTLE_PATIENCE,
                 (false, false) => PATIENCE,
             };
-            let reply =
-                tokio::time::timeout(patience, ask_one(reach, pod, names, kept, questions.listed, news));
+            let reply = tokio::time::timeout(patience, ask_one(reach, pod, names, kept, questions.listed));
             async move {
                 let nobody = |_| Reply::Nobody(format!("{} does not answer", pod.pod));
                 (ordinal, reply.await.unwrap_or_else(nobody))
@@ -129,7 +126,6 @@ async fn ask_one(
     names: &Names,
     kept: Option<Arc<Member>>,
     listed: bool,
-    news: &News,
 ) -> Reply {
     if let Some(member) = kept
         && let Ok(reply) = ask_etcd(member, names, listed).await
@@ -143,7 +139,7 @@ async fn ask_one(
         },
         Err(error) => error,
     };
-    match agent::tell(reach, pod, news).await {
+    match agent::ask(reach, pod).await {
         Ok(Heard::Report(report)) => Reply::Agent(report.process(), report.message),
         Ok(Heard::SomethingElse) | Err(_) => Reply::Nobody(chain(&failure).to_string()),
     }
@@ -168,7 +164,7 @@ async fn sort_out(
         answers: BTreeMap::new(),
         processes: BTreeMap::new(),
         answered_before,
-        waits: BTreeMap::new(),
+        waiting: BTreeSet::new(),
         members: Seen::Unknown("no member answers".into()),
         reached: BTreeMap::new(),
         via: None,
@@ -194,7 +190,7 @@ async fn sort_out(
                 asked
                     .answers
                     .insert(ordinal, Seen::Unknown(format!("etcd does not run: the agent waits for {why}")));
-                asked.waits.insert(ordinal, why);
+                asked.waiting.insert(ordinal);
             }
             Reply::Nobody(why) => {
                 asked.answers.insert(ordinal, Seen::Unknown(why));

@@ -18,6 +18,7 @@ use kube::ResourceExt;
 use super::ask::{Asked, Connections, Questions, Whom};
 use super::objects::Objects;
 use super::pods;
+use crate::agent;
 use crate::reach::Reach;
 
 /// What was seen, and whom to call.
@@ -44,7 +45,6 @@ impl Look {
             listed: cluster.formed.is_none(),
             hash: goal.size == 0 && goal.on_stop == OnStop::Retain && !cluster.deleting,
         };
-        let news = News { addresses: objects.published.addresses.clone() };
         // A cluster that is deleted asks nobody, so that a dead etcd is no obstacle.
         let whom = |pod: &k8s_openapi::api::core::v1::Pod| {
             Some(Whom { pod: pods::address(pod)?, ending: pod.metadata.deletion_timestamp.is_some() })
@@ -53,7 +53,7 @@ impl Look {
             true => BTreeMap::new(),
             false => objects.pods.iter().filter_map(|(&it, pod)| Some((it, whom(pod)?))).collect(),
         };
-        let asked = connections.ask(reach, &addresses, names, questions, &news).await;
+        let asked = connections.ask(reach, &addresses, names, questions).await;
         let observed = Observed {
             now: Timestamp::now(),
             cluster,
@@ -68,6 +68,16 @@ impl Look {
             },
         };
         Self { objects, observed, asked }
+    }
+
+    /// Tells waiting agents where the others are, and makes them look at the members again. An etcd that joins must know
+    /// the same members as those it joins, so this is for when none is about to be added.
+    pub async fn tell_agents(&self, reach: &Reach) {
+        let news = News { addresses: self.objects.published.addresses.clone() };
+        let waiting =
+            self.asked.waiting.iter().filter_map(|ordinal| pods::address(self.objects.pods.get(ordinal)?));
+        // Whoever cannot be told looks by itself, a little later.
+        futures::future::join_all(waiting.map(async |pod| agent::tell(reach, &pod, &news).await)).await;
     }
 
     /// The UID of the pod that answered as this member.

@@ -197,6 +197,7 @@ impl Worker {
         }
         self.vigil.keep(&look);
         if plan.actions.is_empty() {
+            look.tell_agents(&context.reach).await;
             self.trouble = None;
             self.settled = plan.is_settled().then(|| Settled::now(&look, &context.caches, names));
             return Ok(Outcome::Idle(plan));
