@@ -13,17 +13,17 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::core::DeserializeGuard;
 use kube::core::error_boundary::InvalidObject;
-use kube::core::{DeserializeGuard, NamespaceResourceScope};
 use kube::runtime::reflector::store::WriterDropped;
 use kube::runtime::reflector::{self, Store};
 use kube::runtime::utils::{Backoff, ResetTimerBackoff};
 use kube::runtime::watcher::Event;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
-use serde::de::DeserializeOwned;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
+use crate::kind::Kind;
 use crate::telemetry::chain;
 
 /// Which EtcdCluster.
@@ -145,22 +145,13 @@ fn trouble_with(error: &watcher::Error) -> Option<String> {
 }
 
 /// A watch that fails is tried again, and says why once.
-fn watch<K>(
+fn watch<K: Kind>(
     client: &Client,
     config: watcher::Config,
     wake: &Wakes,
     key: fn(&K) -> Option<Key>,
     watches: &mut Vec<BoxFuture<'static, ()>>,
-) -> Store<K>
-where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-        + Clone
-        + Debug
-        + DeserializeOwned
-        + Send
-        + Sync
-        + 'static,
-{
+) -> Store<K> {
     let (store, writer) = reflector::store();
     let wake = wake.clone();
     let mut trouble = None;

@@ -7,6 +7,7 @@ mod objects;
 mod pace;
 mod pods;
 mod report;
+mod settled;
 mod surroundings;
 mod vigil;
 mod worker;

@@ -8,13 +8,12 @@ use etcd_operator_core::{names, status};
 use futures::StreamExt;
 use jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
-use kube::core::NamespaceResourceScope;
 use kube::runtime::controller::{self, Action};
 use kube::runtime::{Controller, watcher};
-use kube::{Api, Client, Resource, ResourceExt};
+use kube::{Api, Client, ResourceExt};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 
+use crate::kind::Kind;
 use crate::telemetry::chain;
 
 #[derive(Debug, thiserror::Error)]
@@ -54,29 +53,6 @@ impl Error {
 /// Tells every EtcdBackup and EtcdRestore; it never ends.
 pub async fn run(client: Client) {
     futures::join!(keep_true(client.clone(), status::of_backup), keep_true(client, status::of_restore));
-}
-
-/// A kind of ours.
-trait Kind:
-    Resource<DynamicType = (), Scope = NamespaceResourceScope>
-    + Clone
-    + Debug
-    + DeserializeOwned
-    + Send
-    + Sync
-    + 'static
-{
-}
-
-impl<K> Kind for K where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-        + Clone
-        + Debug
-        + DeserializeOwned
-        + Send
-        + Sync
-        + 'static
-{
 }
 
 /// The status to write, or nothing when the one that is there already says the same.

@@ -62,7 +62,7 @@ pub enum Lost {
 enum Error {
     #[error("the API server did not answer")]
     NoAnswer,
-    #[error(transparent)]
+    #[error("the request failed")]
     Kube(#[from] kube::Error),
     #[error("{0}")]
     Lost(Lost),
@@ -154,9 +154,11 @@ impl Election {
             let holder = holder(lease.as_ref().and_then(|lease| lease.spec.as_ref()));
             return Ok(holder.map_or(Attempt::Overtaken, |holder| Attempt::HeldBy(holder.to_owned())));
         }
+        let there = lease.is_some();
         match self.write(self.taken(lease, Timestamp::now())).await {
             Ok(held) => Ok(Attempt::Won(Box::new(held))),
-            Err(error) if error.is(409) || error.is(404) => Ok(Attempt::Overtaken),
+            // That a Lease cannot be made for want of something is for people to know: its namespace is missing.
+            Err(error) if error.is(409) || (there && error.is(404)) => Ok(Attempt::Overtaken),
             Err(error) => Err(error),
         }
     }

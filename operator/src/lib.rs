@@ -10,6 +10,7 @@ pub mod controller;
 pub mod crds;
 pub mod etcd;
 pub mod http;
+mod kind;
 mod later;
 pub mod lease;
 pub mod place;

@@ -35,9 +35,10 @@ pub fn namespace() -> String {
     env::var(POD_NAMESPACE).unwrap_or_else(|_| INSTALLED_IN.into())
 }
 
-/// What people call this process.
+/// What people call this process: its pod, or the machine.
 pub fn name() -> String {
-    env::var(POD_NAME).or_else(|_| env::var("HOSTNAME")).unwrap_or_else(|_| "etcd-operator".into())
+    let machine = || std::fs::read_to_string("/proc/sys/kernel/hostname").map(|name| name.trim().to_owned());
+    env::var(POD_NAME).or_else(|_| machine()).unwrap_or_else(|_| "etcd-operator".into())
 }
 
 /// Both programs are in one image, so the agent always fits the operator.

@@ -11,6 +11,9 @@ use crate::quorum::{against_leaving, quorum};
 const CLOSE_ENOUGH: u64 = 1000;
 /// How long a member that is wanted may be silent before it is replaced where it stands in the way.
 const SILENCE_SECONDS: i64 = 15;
+/// How long a learner may fail to start. One that was added when names still led to former addresses fails until they are
+/// forgotten, which takes half a minute; one that was started on a list of yesterday fails for ever.
+const FAILING_SECONDS: i64 = 45;
 
 pub struct Step<'a> {
     pub size: u8,
@@ -40,7 +43,7 @@ impl Step<'_> {
         let mut learners =
             self.members.learners().filter_map(|(id, member)| Some((id, member.ordinal?, member)));
         learners.find_map(|(member, ordinal, learner)| {
-            if ordinal.0 >= self.size || self.is_lost(ordinal, learner) {
+            if ordinal.0 >= self.size || self.is_lost(member, ordinal, learner) {
                 return Some(self.remove(member));
             }
             let caught_up = self.catching_up(member, ordinal, learner).is_none();
@@ -70,21 +73,22 @@ impl Step<'_> {
     }
 
     /// Data that is surely gone, or a member of the bootstrap order that never came: starting it late as a voter
-    /// would not be safe, a new learner always is. A learner that only fails is not worth keeping either.
-    fn is_lost(&self, ordinal: Ordinal, member: &Member) -> bool {
+    /// would not be safe, a new learner always is. A learner that fails for long is not worth keeping either.
+    fn is_lost(&self, id: MemberId, ordinal: Ordinal, member: &Member) -> bool {
         let process = self.seen.pods.get(&ordinal).map(|pod| &pod.etcd);
         match (member.start, process) {
             _ if self.seen.is_in_another_cluster(ordinal, self.cluster()) => true,
             (Start::Listed, _) => true,
             (Start::Published, Some(Process::DataLost)) => true,
-            (_, Some(Process::Failing(_))) => member.learner,
+            (_, Some(Process::Failing(_))) => member.learner && self.has_been_silent(id, FAILING_SECONDS),
             (Start::Added | Start::Published, _) => false,
         }
     }
 
     fn replace_lost(&self) -> Option<Plan> {
-        let is_lost = |voter: &Member| voter.ordinal.is_some_and(|ordinal| self.is_lost(ordinal, voter));
-        self.members.voters().find(|(_, voter)| is_lost(voter)).map(|(id, _)| self.remove(id))
+        let is_lost =
+            |id, voter: &Member| voter.ordinal.is_some_and(|ordinal| self.is_lost(id, ordinal, voter));
+        self.members.voters().find(|(id, voter)| is_lost(*id, voter)).map(|(id, _)| self.remove(id))
     }
 
     /// Sick members go first. When only a sick one that is wanted can go, it is removed all the same, and comes back
@@ -107,15 +111,15 @@ impl Step<'_> {
         }
         let mut sick = voters.iter().filter(|(id, ordinal)| ordinal.0 < self.size && !serving.contains(id));
         match sick.find(|(id, _)| against_leaving(self.members, &serving, *id).is_none()) {
-            Some(&(member, _)) if self.has_been_silent(member) => Some(self.remove(member)),
+            Some(&(member, _)) if self.has_been_silent(member, SILENCE_SECONDS) => Some(self.remove(member)),
             Some(&(member, ordinal)) => Some(Plan::wait(WaitingOn::Recovery { ordinal, member })),
             None => refused.map(Plan::refuse),
         }
     }
 
-    fn has_been_silent(&self, member: MemberId) -> bool {
+    fn has_been_silent(&self, member: MemberId, seconds: i64) -> bool {
         let since = self.seen.etcd.silent_since.get(&member);
-        since.is_some_and(|since| self.seen.now.as_second() - since.as_second() >= SILENCE_SECONDS)
+        since.is_some_and(|since| self.seen.now.as_second() - since.as_second() >= seconds)
     }
 
     /// The lowest ordinal that is missing and whose pod can be found by others; one that cannot start stalls

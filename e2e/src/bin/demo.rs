@@ -1,5 +1,6 @@
 //! Shows the operator and a three-member etcd that it runs on a real Kubernetes, from nothing.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -74,24 +75,22 @@ async fn create_namespace(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Tells what the status says, whenever it says something else.
+/// Tells what the status says, whenever it says something else, and of each member when it serves.
 async fn tell_until_settled(etcd: &Operated, progress: Progress) -> Result<()> {
     let named = watcher::Config::default().fields(&format!("metadata.name={}", etcd.name));
     let mut followed = wait::follow(etcd.api::<EtcdCluster>(), named);
-    let mut last = String::new();
+    let mut said = BTreeSet::new();
     let telling = async {
         loop {
             followed.changed().await.context("the watch ended")?;
-            let (line, settled) =
-                match followed.borrow_and_update().as_ref().and_then(|seen| seen.get(CLUSTER)) {
-                    Some(cluster) => (told(cluster), is_settled(cluster, SIZE)),
-                    None => continue,
-                };
-            if line != last {
-                progress.step(&line);
-                last = line;
+            let seen = followed.borrow_and_update().as_ref().and_then(|seen| seen.get(CLUSTER)).cloned();
+            let Some(cluster) = seen else { continue };
+            for line in told(&cluster) {
+                if said.insert(line.clone()) {
+                    progress.step(line);
+                }
             }
-            if settled {
+            if is_settled(&cluster, SIZE) {
                 return anyhow::Ok(());
             }
         }
@@ -104,18 +103,22 @@ async fn tell_until_settled(etcd: &Operated, progress: Progress) -> Result<()> {
     }
 }
 
-fn told(cluster: &EtcdCluster) -> String {
-    let Some(status) = &cluster.status else { return format!("{CLUSTER} is asked for") };
-    let said = |type_: &str, status_: &str| {
+fn told(cluster: &EtcdCluster) -> Vec<String> {
+    let Some(status) = &cluster.status else { return vec![format!("{CLUSTER} is asked for")] };
+    let phase = status.phase.map(|phase| format!("{phase:?}")).unwrap_or_default();
+    let said = |type_: &str| {
         let mut conditions = status.conditions.iter();
-        let found = conditions.find(|condition| condition.type_ == type_ && condition.status == status_);
-        found.map(|condition| condition.message.as_str())
+        let found = conditions.find(|condition| condition.type_ == type_ && condition.status == "True")?;
+        // Details follow, pod by pod.
+        found.message.split(';').next()
     };
     // What is being done is more than that it is not done yet.
-    let why =
-        said(condition::RECONCILING, "True").or_else(|| said(condition::READY, "True")).unwrap_or_default();
-    let phase = status.phase.map(|phase| format!("{phase:?}")).unwrap_or_default();
-    format!("{phase}, {} of {SIZE} ready: {why}", status.ready_replicas.unwrap_or(0))
+    let what = said(condition::RECONCILING).or_else(|| said(condition::READY));
+    let serving = status.members.iter().filter(|member| member.ready).filter_map(|member| {
+        let role = member.role.map(|role| format!("{role:?}").to_lowercase()).unwrap_or_default();
+        Some(format!("{} serves, as {role}", member.name.as_deref()?))
+    });
+    serving.chain(what.map(|what| format!("{phase}: {what}"))).collect()
 }
 
 /// Runs `kubectl` the way the user could, and shows the command too.

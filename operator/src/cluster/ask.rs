@@ -1,6 +1,6 @@
 //! Asks every pod of a cluster what goes on in it, all at the same time and each on its own.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,6 +46,8 @@ pub struct Asked {
     /// Why an agent waits, in words.
     pub waits: BTreeMap<Ordinal, String>,
     pub members: Seen<Members>,
+    /// Where somebody has ever answered, in the pod that is there now.
+    pub answered_before: BTreeSet<Ordinal>,
     /// Those whose etcd answered, to be called.
     pub reached: BTreeMap<Ordinal, Arc<Member>>,
     /// Who gave the list of members, right after a linearizable read.
@@ -57,6 +59,7 @@ pub struct Asked {
 pub struct Connections {
     kept: HashMap<String, Arc<Member>>,
     silent: HashSet<String>,
+    answered: HashSet<String>,
 }
 
 enum Reply {
@@ -91,7 +94,9 @@ impl Connections {
         });
         let replies = join_all(asking).await;
         self.keep(pods, &replies);
-        sort_out(replies, questions).await
+        let answered = pods.iter().filter(|(_, Whom { pod, .. })| self.answered.contains(&pod.uid));
+        let answered_before = answered.map(|(&ordinal, _)| ordinal).collect();
+        sort_out(replies, answered_before, questions).await
     }
 
     /// A member that was removed lives on for a second, in which it waits for others that do not speak to it any more.
@@ -102,8 +107,12 @@ impl Connections {
     fn keep(&mut self, pods: &BTreeMap<Ordinal, Whom>, replies: &[(Ordinal, Reply)]) {
         self.kept.clear();
         self.silent.clear();
+        self.answered.retain(|uid| pods.values().any(|Whom { pod, .. }| pod.uid == *uid));
         for (ordinal, reply) in replies {
             let Some(Whom { pod, .. }) = pods.get(ordinal) else { continue };
+            if matches!(reply, Reply::Etcd(..) | Reply::Agent(..)) {
+                self.answered.insert(pod.uid.clone());
+            }
             match reply {
                 Reply::Etcd(member, _, _) => drop(self.kept.insert(pod.uid.clone(), Arc::clone(member))),
                 Reply::Nobody(_) => drop(self.silent.insert(pod.uid.clone())),
@@ -150,10 +159,15 @@ async fn ask_etcd(member: Arc<Member>, names: &Names, listed: bool) -> Result<Re
     Ok(Reply::Etcd(member, said, list))
 }
 
-async fn sort_out(replies: Vec<(Ordinal, Reply)>, questions: Questions) -> Asked {
+async fn sort_out(
+    replies: Vec<(Ordinal, Reply)>,
+    answered_before: BTreeSet<Ordinal>,
+    questions: Questions,
+) -> Asked {
     let mut asked = Asked {
         answers: BTreeMap::new(),
         processes: BTreeMap::new(),
+        answered_before,
         waits: BTreeMap::new(),
         members: Seen::Unknown("no member answers".into()),
         reached: BTreeMap::new(),

@@ -14,13 +14,13 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::core::NamespaceResourceScope;
 use kube::{Api, Client, Resource, ResourceExt};
 use serde_json::{Value, json};
 
 use super::look::Look;
 use super::objects::{belongs_to, is_of_former};
 use crate::etcd::{self, Member};
+use crate::kind::Kind;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
@@ -122,10 +122,7 @@ impl Hands<'_> {
         }
     }
 
-    fn api<K>(&self) -> Api<K>
-    where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
-    {
+    fn api<K: Kind>(&self) -> Api<K> {
         Api::namespaced(self.client.clone(), &self.names.namespace)
     }
 
@@ -210,11 +207,7 @@ impl Hands<'_> {
         there.filter(|claim| claim.uid().as_deref() == Some(uid)).ok_or(Failure::Overtaken)
     }
 
-    async fn create<K>(&self, object: &K, action: &Action) -> Result<(), Failure>
-    where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug,
-        K: serde::Serialize + serde::de::DeserializeOwned,
-    {
+    async fn create<K: Kind>(&self, object: &K, action: &Action) -> Result<(), Failure> {
         let objects = self.api::<K>();
         let Err(error) = objects.create(&post(), object).await else { return Ok(()) };
         if !is_code(&error, 409) {
@@ -230,11 +223,13 @@ impl Hands<'_> {
     }
 
     /// A merge patch that fails if the object is no longer as it was read.
-    async fn change<K>(&self, object: &K, change: Value, status: bool, what: &str) -> Result<(), Failure>
-    where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug,
-        K: serde::de::DeserializeOwned,
-    {
+    async fn change<K: Kind>(
+        &self,
+        object: &K,
+        change: Value,
+        status: bool,
+        what: &str,
+    ) -> Result<(), Failure> {
         let mut change = change;
         change["metadata"]["uid"] = json!(object.uid());
         change["metadata"]["resourceVersion"] = json!(object.resource_version());
@@ -247,16 +242,12 @@ impl Hands<'_> {
         changed.map(drop).map_err(|error| kubernetes(what.to_owned(), error))
     }
 
-    async fn delete<K>(
+    async fn delete<K: Kind>(
         &self,
         name: &str,
         preconditions: Preconditions,
         action: &Action,
-    ) -> Result<(), Failure>
-    where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug,
-        K: serde::de::DeserializeOwned,
-    {
+    ) -> Result<(), Failure> {
         let parameters = DeleteParams::background().preconditions(preconditions);
         let deleted = self.api::<K>().delete(name, &parameters).await;
         deleted.map(drop).map_err(|error| kubernetes(action.to_string(), error))

@@ -125,9 +125,16 @@ fn see_set(set: &StatefulSet) -> Set {
 fn see_pods(objects: &Objects, asked: &Asked) -> BTreeMap<Ordinal, Pod> {
     let see = |ordinal: Ordinal, pod: &k8s_openapi::api::core::v1::Pod| {
         let uid = pod.uid().unwrap_or_default();
+        // Whoever answered before in this pod, or is listed by now, may run although the kubelet has not told yet.
+        let listed = asked.members.known().is_some_and(|members| members.at(ordinal).is_some());
         let process = asked.processes.get(&ordinal).cloned().unwrap_or_else(|| match pods::told(pod) {
             pods::Told::Runs => Process::Started,
+            pods::Told::Is(Process::CannotStart(_)) if asked.answered_before.contains(&ordinal) => {
+                Process::Started
+            }
             pods::Told::Is(process) => process,
+            pods::Told::Begins if listed || asked.answered_before.contains(&ordinal) => Process::Started,
+            pods::Told::Begins => Process::CannotStart("its containers are being created".into()),
         });
         Pod {
             terminating: pod.metadata.deletion_timestamp.is_some(),

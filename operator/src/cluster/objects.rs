@@ -1,8 +1,6 @@
 //! The Kubernetes objects of one cluster, as a cache has them or as the API server has them now.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Debug;
-use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -13,12 +11,11 @@ use futures::future::try_join_all;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use kube::core::NamespaceResourceScope;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Api, Client, Resource, ResourceExt};
-use serde::de::DeserializeOwned;
 
 use crate::caches::Caches;
+use crate::kind::Kind;
 
 /// On EndpointSlices: the Service they belong to.
 const SERVICE_LABEL: &str = "kubernetes.io/service-name";
@@ -120,15 +117,12 @@ fn ordinals_to_ask(cluster: &EtcdCluster, set: Option<&StatefulSet>, known: &Obj
 }
 
 /// The objects of the first so many ordinals that carry the cluster's label, as the caches know them, too.
-async fn named<K>(
+async fn named<K: Kind>(
     client: &Client,
     names: &Names,
     ordinals: u8,
     name: impl Fn(Ordinal) -> String,
-) -> Result<BTreeMap<Ordinal, Arc<K>>, kube::Error>
-where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
-{
+) -> Result<BTreeMap<Ordinal, Arc<K>>, kube::Error> {
     let objects = Api::<K>::namespaced(client.clone(), &names.namespace);
     let asking = Ordinal::below(ordinals).map(|ordinal| {
         let (objects, name) = (objects.clone(), name(ordinal));
@@ -139,11 +133,7 @@ where
     Ok(found.filter_map(|(ordinal, found)| Some((ordinal, Arc::new(found.filter(ours)?)))).collect())
 }
 
-fn cached<K>(store: &Store<K>, names: &Names, name: &str) -> Option<Arc<K>>
-where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + 'static,
-    K::DynamicType: Eq + Hash + Clone,
-{
+fn cached<K: Kind>(store: &Store<K>, names: &Names, name: &str) -> Option<Arc<K>> {
     store.get(&ObjectRef::new(name).within(&names.namespace))
 }
 

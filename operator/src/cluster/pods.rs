@@ -16,12 +16,14 @@ const BACK_OFF: &str = "CrashLoopBackOff";
 pub enum Told {
     /// The container runs: whether agent or etcd, only asking tells.
     Runs,
+    /// Nothing stands in its way. The kubelet tells a second later that it runs.
+    Begins,
     Is(Process),
 }
 
 pub fn told(pod: &Pod) -> Told {
     let Some(etcd) = etcd_status(pod) else {
-        return Told::Is(Process::CannotStart(reason_before_start(pod)));
+        return before_start(pod);
     };
     let state = etcd.state.clone().unwrap_or_default();
     if state.running.is_some() {
@@ -37,7 +39,7 @@ pub fn told(pod: &Pod) -> Told {
     if etcd.restart_count > 0 {
         return Told::Is(Process::Started);
     }
-    Told::Is(Process::CannotStart(reason_before_start(pod)))
+    before_start(pod)
 }
 
 /// Where to reach it, if it has an address.
@@ -57,7 +59,7 @@ fn etcd_status(pod: &Pod) -> Option<&ContainerStatus> {
 }
 
 /// The most specific of what the scheduler and the kubelet say.
-fn reason_before_start(pod: &Pod) -> String {
+fn before_start(pod: &Pod) -> Told {
     let status = pod.status.clone().unwrap_or_default();
     let init = status.init_container_statuses.unwrap_or_default();
     let containers = status.container_statuses.unwrap_or_default();
@@ -67,20 +69,17 @@ fn reason_before_start(pod: &Pod) -> String {
     // Containers come after those that prepare them, and know more.
     if let Some(waiting) = telling.next_back() {
         let reason = waiting.reason.clone().unwrap_or_default();
-        return match waiting.message.as_deref().map(first_lines) {
+        return Told::Is(Process::CannotStart(match waiting.message.as_deref().map(first_lines) {
             Some(message) if !message.is_empty() => format!("{reason}: {message}"),
             Some(_) | None => reason,
-        };
+        }));
     }
     let conditions = status.conditions.unwrap_or_default();
     let unscheduled = conditions.iter().find(|it| it.type_ == "PodScheduled" && it.status == "False");
-    if let Some(unscheduled) = unscheduled {
-        return unscheduled
-            .message
-            .as_deref()
-            .map_or_else(|| "cannot be placed on a node".into(), first_lines);
-    }
-    "its containers are being created".into()
+    unscheduled.map_or(Told::Begins, |unscheduled| {
+        let reason = unscheduled.message.as_deref().map(first_lines);
+        Told::Is(Process::CannotStart(reason.unwrap_or_else(|| "cannot be placed on a node".into())))
+    })
 }
 
 /// Messages of the kubelet can be long, and end up in a status.
@@ -120,7 +119,8 @@ mod tests {
         let expected = Told::Is(Process::CannotStart("ImagePullBackOff: no such image".into()));
         assert_eq!(told(&etcd(waiting, json!({}), 0)), expected);
         let creating = json!({"waiting": {"reason": "PodInitializing"}});
-        assert!(matches!(told(&etcd(creating, json!({}), 0)), Told::Is(Process::CannotStart(_))));
+        assert_eq!(told(&etcd(creating, json!({}), 0)), Told::Begins);
+        assert_eq!(told(&pod(json!({}))), Told::Begins);
     }
 
     #[test]

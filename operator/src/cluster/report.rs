@@ -19,6 +19,7 @@ use serde_json::json;
 use super::execute::{Failure, is_code};
 use super::look::Look;
 use super::worker::Context;
+use crate::kind::Kind;
 use crate::telemetry::chain;
 
 pub struct Reporter {
@@ -129,10 +130,7 @@ impl Reporter {
         });
     }
 
-    fn api<K>(&self, cluster: &EtcdCluster) -> Api<K>
-    where
-        K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
-    {
+    fn api<K: Kind>(&self, cluster: &EtcdCluster) -> Api<K> {
         Api::namespaced(self.client.clone(), &cluster.namespace().unwrap_or_default())
     }
 }

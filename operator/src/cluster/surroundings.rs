@@ -1,22 +1,19 @@
 //! What stands around the members: Services and the disruption budget. They are put right whenever they differ, and
 //! need no decision.
 
-use std::fmt::Debug;
-
 use etcd_operator_core::api::EtcdCluster;
 use etcd_operator_core::desired::{Desired, contained, services};
 use etcd_operator_core::names::FIELD_MANAGER;
 use etcd_operator_core::observed::{Observed, Seen};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::core::NamespaceResourceScope;
 use kube::runtime::reflector::{ObjectRef, Store};
-use kube::{Api, Client, Resource, ResourceExt};
+use kube::{Api, Client, ResourceExt};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use super::execute::{Failure, is_code};
 use super::objects::belongs_to;
 use crate::caches::Caches;
+use crate::kind::Kind;
 
 pub struct Surroundings<'a> {
     pub client: &'a Client,
@@ -106,26 +103,6 @@ impl Surroundings<'_> {
     fn api<K: Kind>(&self) -> Api<K> {
         Api::namespaced(self.client.clone(), &self.desired.names.namespace)
     }
-}
-
-trait Kind:
-    Resource<DynamicType = (), Scope = NamespaceResourceScope>
-    + Clone
-    + Debug
-    + Serialize
-    + DeserializeOwned
-    + 'static
-{
-}
-
-impl<K> Kind for K where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-        + Clone
-        + Debug
-        + Serialize
-        + DeserializeOwned
-        + 'static
-{
 }
 
 fn is_as_wanted(wanted: &impl Serialize, there: &impl Serialize) -> bool {

@@ -19,6 +19,7 @@ use super::look::{Look, SilentSince, watch_silence};
 use super::objects::Objects;
 use super::pace::Pace;
 use super::report::Reporter;
+use super::settled::Settled;
 use super::surroundings::Surroundings;
 use super::vigil::Vigil;
 use crate::caches::{Caches, Key};
@@ -50,6 +51,7 @@ pub struct Worker {
     /// Whether the caches may not have seen yet what we did: then the API server itself is asked.
     caches_lag: bool,
     trouble: Option<String>,
+    settled: Option<Settled>,
 }
 
 /// What a round ends with.
@@ -77,6 +79,7 @@ impl Worker {
             pace: Pace::default(),
             caches_lag: false,
             trouble: None,
+            settled: None,
         }
     }
 
@@ -167,6 +170,11 @@ impl Worker {
         let goal = goal_of(&objects.cluster, desired.map(|desired| desired.intent));
         let mut look = self.look(objects, &goal, names).await;
         watch_silence(&mut self.silent_since, &look.observed);
+        if self.settled.as_ref().is_some_and(|it| it.still_holds(&look, &context.caches, names)) {
+            self.vigil.keep(&look);
+            return Ok(Outcome::Idle(Plan::default()));
+        }
+        self.settled = None;
         let plan = decide(&goal, &look.observed);
         // What could do harm is decided a second time, on what no cache answers.
         if !live && plan.actions.iter().any(Action::is_decided_twice) {
@@ -190,6 +198,7 @@ impl Worker {
         self.vigil.keep(&look);
         if plan.actions.is_empty() {
             self.trouble = None;
+            self.settled = plan.is_settled().then(|| Settled::now(&look, &context.caches, names));
             return Ok(Outcome::Idle(plan));
         }
         self.act(&plan, &Hands { client: &context.client, names, desired, look: &look }).await?;
