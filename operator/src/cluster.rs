@@ -6,6 +6,7 @@ mod look;
 mod objects;
 mod pace;
 mod pods;
+mod publications;
 mod report;
 mod settled;
 mod surroundings;

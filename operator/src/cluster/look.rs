@@ -1,6 +1,7 @@
 //! One look at a cluster: its objects and its members together, as the snapshot that decisions are made from.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
 
 use etcd_operator_core::agent::News;
 use etcd_operator_core::api::EtcdCluster;
@@ -18,6 +19,7 @@ use kube::ResourceExt;
 use super::ask::{Asked, Connections, Questions, Whom};
 use super::objects::Objects;
 use super::pods;
+use super::publications::Publications;
 use crate::agent;
 use crate::reach::Reach;
 
@@ -31,15 +33,17 @@ pub struct Look {
 /// Since when members have been silent, as far as this process has watched.
 pub type SilentSince = BTreeMap<MemberId, Timestamp>;
 
+/// What is kept from one look to the next.
+pub struct Memory<'a> {
+    pub connections: &'a mut Connections,
+    pub publications: &'a mut Publications,
+    pub silent_since: &'a SilentSince,
+}
+
 impl Look {
-    pub async fn at(
-        objects: Objects,
-        goal: &Goal,
-        names: &Names,
-        reach: &Reach,
-        connections: &mut Connections,
-        silent_since: &SilentSince,
-    ) -> Self {
+    pub async fn at(objects: Objects, goal: &Goal, names: &Names, reach: &Reach, memory: Memory<'_>) -> Self {
+        let Memory { connections, publications, silent_since } = memory;
+        let published = publications.known_by_name(&objects.published.pods, Instant::now());
         let cluster = see_cluster(&objects.cluster);
         let questions = Questions {
             listed: cluster.formed.is_none(),
@@ -59,7 +63,7 @@ impl Look {
             cluster,
             order: objects.order.as_deref().map(see_order),
             set: objects.set.as_deref().map(see_set),
-            pods: see_pods(&objects, &asked),
+            pods: see_pods(&objects, &asked, &published),
             claims: objects.claims.iter().map(|(&ordinal, claim)| (ordinal, see_claim(claim))).collect(),
             etcd: Etcd {
                 answers: asked.answers.clone(),
@@ -132,7 +136,7 @@ fn see_set(set: &StatefulSet) -> Set {
     Set { uid: set.uid().unwrap_or_default(), replicas: u8::try_from(replicas).unwrap_or(u8::MAX) }
 }
 
-fn see_pods(objects: &Objects, asked: &Asked) -> BTreeMap<Ordinal, Pod> {
+fn see_pods(objects: &Objects, asked: &Asked, published: &BTreeSet<String>) -> BTreeMap<Ordinal, Pod> {
     let see = |ordinal: Ordinal, pod: &k8s_openapi::api::core::v1::Pod| {
         let uid = pod.uid().unwrap_or_default();
         // Whoever answered before in this pod, or is listed by now, may run although the kubelet has not told yet.
@@ -148,7 +152,7 @@ fn see_pods(objects: &Objects, asked: &Asked) -> BTreeMap<Ordinal, Pod> {
         });
         Pod {
             terminating: pod.metadata.deletion_timestamp.is_some(),
-            published: objects.published.pods.contains(&uid),
+            published: published.contains(&uid),
             etcd: process,
             uid,
         }

@@ -15,9 +15,10 @@ use tokio::sync::Notify;
 
 use super::ask::Connections;
 use super::execute::{Failure, Hands};
-use super::look::{Look, SilentSince, watch_silence};
+use super::look::{Look, Memory, SilentSince, watch_silence};
 use super::objects::Objects;
 use super::pace::Pace;
+use super::publications::Publications;
 use super::report::Reporter;
 use super::settled::Settled;
 use super::surroundings::Surroundings;
@@ -44,6 +45,7 @@ pub struct Worker {
     context: Arc<Context>,
     wake: Arc<Notify>,
     connections: Connections,
+    publications: Publications,
     vigil: Vigil,
     silent_since: SilentSince,
     reporter: Reporter,
@@ -75,6 +77,7 @@ impl Worker {
             context,
             wake,
             connections: Connections::default(),
+            publications: Publications::default(),
             silent_since: SilentSince::default(),
             pace: Pace::default(),
             caches_lag: false,
@@ -223,7 +226,12 @@ impl Worker {
 
     async fn look(&mut self, objects: Objects, goal: &Goal, names: &Names) -> Look {
         let context = Arc::clone(&self.context);
-        Look::at(objects, goal, names, &context.reach, &mut self.connections, &self.silent_since).await
+        let memory = Memory {
+            connections: &mut self.connections,
+            publications: &mut self.publications,
+            silent_since: &self.silent_since,
+        };
+        Look::at(objects, goal, names, &context.reach, memory).await
     }
 
     /// Whether it was done; if not, somebody was faster.

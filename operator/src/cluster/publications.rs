@@ -1,0 +1,42 @@
+//! Since when the peer Service has listed each pod.
+
+use std::collections::{BTreeSet, HashMap};
+use std::time::{Duration, Instant};
+
+/// Cluster DNS learns of a pod when we do, and answers a little later. Who asks before is told that there is no such name,
+/// which caches repeat for half a minute; and as soon as a member is added, the others ask for it.
+const UNTIL_NAMES_ANSWER: Duration = Duration::from_millis(400);
+
+/// By the UID of the pod.
+#[derive(Default)]
+pub struct Publications(HashMap<String, Instant>);
+
+impl Publications {
+    /// Those of the listed pods whose names can be asked for.
+    pub fn known_by_name(&mut self, listed: &BTreeSet<String>, now: Instant) -> BTreeSet<String> {
+        self.0.retain(|uid, _| listed.contains(uid));
+        let since = listed.iter().map(|uid| (uid, *self.0.entry(uid.clone()).or_insert(now)));
+        let known = since.filter(|(_, since)| now.duration_since(*since) >= UNTIL_NAMES_ANSWER);
+        known.map(|(uid, _)| uid.clone()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pod_counts_as_published_when_its_name_had_time_to_spread_and_anew_after_it_came_back() {
+        let mut publications = Publications::default();
+        let listed = |uids: &[&str]| uids.iter().map(|uid| (*uid).to_owned()).collect::<BTreeSet<_>>();
+        let begin = Instant::now();
+        assert_eq!(publications.known_by_name(&listed(&["a"]), begin), listed(&[]));
+        let later = begin + UNTIL_NAMES_ANSWER;
+        assert_eq!(publications.known_by_name(&listed(&["a", "b"]), later), listed(&["a"]));
+        assert_eq!(publications.known_by_name(&listed(&["b"]), later), listed(&[]));
+        assert_eq!(
+            publications.known_by_name(&listed(&["a", "b"]), later + UNTIL_NAMES_ANSWER),
+            listed(&["b"])
+        );
+    }
+}
