@@ -74,7 +74,7 @@ pub fn of_cluster(
     }
 }
 
-/// The status to write when the cluster has formed, once and for all: as it is, with the identity of the cluster.
+/// The status when the cluster has formed, once and for all: as it is, with the identity of the cluster.
 pub fn with_formation(cluster: &EtcdCluster, id: ClusterId, now: Timestamp) -> EtcdClusterStatus {
     let before = cluster.status.clone().unwrap_or_default();
     let (cluster_id, formed_at) = match (&before.cluster_id, &before.formed_at) {

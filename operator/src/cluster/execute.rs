@@ -3,16 +3,16 @@
 
 use std::fmt::Debug;
 
-use etcd_operator_core::api::EtcdCluster;
+use etcd_operator_core::api::{EtcdCluster, EtcdClusterStatus};
 use etcd_operator_core::desired::Desired;
 use etcd_operator_core::names::{CLUSTER_UID_LABEL, FIELD_MANAGER, FINALIZER, MEMBER_ID_LABEL, Names};
 use etcd_operator_core::observed::{ClusterId, MemberId, Ordinal, Seen};
 use etcd_operator_core::order::BootstrapOrder;
 use etcd_operator_core::plan::Action;
+use etcd_operator_core::status::with_formation;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde_json::{Value, json};
@@ -46,10 +46,18 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// etcd said no, so nothing has happened, and it may say yes in a moment: it takes a new member only when all
-    /// voters have been connected for some seconds, and promotes a learner only when it has caught up.
+    /// Nothing has happened for certain, and it may work in a moment: etcd takes a new member only when all voters have
+    /// been connected for some seconds, and promotes a learner only when it has caught up.
     pub fn is_not_yet(&self) -> bool {
-        matches!(self, Self::Etcd { source: etcd::Error::Refused { .. }, .. } | Self::LeftBehind { .. })
+        match self {
+            Self::Etcd { source, .. } => !source.is_ambiguous(),
+            Self::LeftBehind { .. } => true,
+            Self::Overtaken
+            | Self::NotOurs { .. }
+            | Self::Kubernetes { .. }
+            | Self::InvalidSpec
+            | Self::NobodySpeaks { .. } => false,
+        }
     }
 
     /// Of an object that has the name that ours should have.
@@ -135,9 +143,10 @@ impl Hands<'_> {
     }
 
     async fn record_formed(&self, id: ClusterId) -> Result<(), Failure> {
-        let status = json!({"clusterID": id.to_string(), "formedAt": Time(Timestamp::now())});
-        let change = json!({"status": status});
-        self.change(&*self.look.objects.cluster, change, true, "record that the cluster has formed").await
+        let cluster = &*self.look.objects.cluster;
+        let EtcdClusterStatus { cluster_id, formed_at, .. } = with_formation(cluster, id, Timestamp::now());
+        let change = json!({"status": {"clusterID": cluster_id, "formedAt": formed_at}});
+        self.change(cluster, change, true, "record that the cluster has formed").await
     }
 
     fn desired(&self) -> Result<&Desired<'_>, Failure> {
