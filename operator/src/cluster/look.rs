@@ -43,7 +43,7 @@ pub struct Memory<'a> {
 impl Look {
     pub async fn at(objects: Objects, goal: &Goal, names: &Names, reach: &Reach, memory: Memory<'_>) -> Self {
         let Memory { connections, publications, silent_since } = memory;
-        let published = publications.known_by_name(&objects.published.pods, Instant::now());
+        let published = publications.known_by_name(&objects.published, Instant::now());
         let cluster = see_cluster(&objects.cluster);
         let questions = Questions {
             listed: cluster.formed.is_none(),
@@ -75,9 +75,12 @@ impl Look {
     }
 
     /// Tells waiting agents where the others are, and makes them look at the members again. An etcd that joins must know
-    /// the same members as those it joins, so this is for when none is about to be added.
+    /// the same members as those it joins, so this is for when none is about to be added. Who knows of a pod may ask for its
+    /// name at once, so nobody is told of one whose name has not spread.
     pub async fn tell_agents(&self, reach: &Reach) {
-        let news = News { addresses: self.objects.published.addresses.clone() };
+        let known = self.observed.pods.values().filter(|pod| pod.published);
+        let addresses = known.filter_map(|pod| self.objects.published.get(&pod.uid)).flatten();
+        let news = News { addresses: addresses.copied().collect() };
         let waiting =
             self.asked.waiting.iter().filter_map(|ordinal| pods::address(self.objects.pods.get(ordinal)?));
         // Whoever cannot be told looks by itself, a little later.

@@ -1,6 +1,6 @@
 //! The Kubernetes objects of one cluster, as a cache has them or as the API server has them now.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -28,17 +28,11 @@ pub struct Objects {
     pub set: Option<Arc<StatefulSet>>,
     pub pods: BTreeMap<Ordinal, Arc<Pod>>,
     pub claims: BTreeMap<Ordinal, Arc<PersistentVolumeClaim>>,
-    /// What the peer Service lists.
     pub published: Published,
 }
 
-/// The pods behind the peer Service.
-#[derive(Default)]
-pub struct Published {
-    /// By UID: a pod that came back under its old name may not be listed yet.
-    pub pods: BTreeSet<String>,
-    pub addresses: Vec<IpAddr>,
-}
+/// Where the peer Service finds its pods, by their UIDs: one that came back under its old name may not be listed yet.
+pub type Published = BTreeMap<String, Vec<IpAddr>>;
 
 impl Objects {
     /// As the caches have them. The cluster itself is given: whoever has written it knows it better than a cache.
@@ -154,12 +148,12 @@ pub fn is_of_former<K: Resource>(object: &K, cluster: &EtcdCluster) -> bool {
 }
 
 fn published<'a>(slices: impl Iterator<Item = &'a EndpointSlice>) -> Published {
-    let mut published = Published::default();
+    let mut published = Published::new();
     for endpoint in slices.flat_map(|slice| slice.endpoints.iter()) {
-        published
-            .addresses
-            .extend(endpoint.addresses.iter().filter_map(|address| address.parse::<IpAddr>().ok()));
-        published.pods.extend(endpoint.target_ref.iter().filter_map(|target| target.uid.clone()));
+        let addresses = endpoint.addresses.iter().filter_map(|address| address.parse::<IpAddr>().ok());
+        if let Some(uid) = endpoint.target_ref.as_ref().and_then(|target| target.uid.clone()) {
+            published.entry(uid).or_default().extend(addresses);
+        }
     }
     published
 }

@@ -3,6 +3,8 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
+use super::objects::Published;
+
 /// Cluster DNS learns of a pod when we do, and answers a little later. Who asks before is told that there is no such name,
 /// which caches repeat for half a minute; and as soon as a member is added, the others ask for it.
 const UNTIL_NAMES_ANSWER: Duration = Duration::from_millis(400);
@@ -13,9 +15,9 @@ pub struct Publications(HashMap<String, Instant>);
 
 impl Publications {
     /// Those of the listed pods whose names can be asked for.
-    pub fn known_by_name(&mut self, listed: &BTreeSet<String>, now: Instant) -> BTreeSet<String> {
-        self.0.retain(|uid, _| listed.contains(uid));
-        let since = listed.iter().map(|uid| (uid, *self.0.entry(uid.clone()).or_insert(now)));
+    pub fn known_by_name(&mut self, listed: &Published, now: Instant) -> BTreeSet<String> {
+        self.0.retain(|uid, _| listed.contains_key(uid));
+        let since = listed.keys().map(|uid| (uid, *self.0.entry(uid.clone()).or_insert(now)));
         let known = since.filter(|(_, since)| now.duration_since(*since) >= UNTIL_NAMES_ANSWER);
         known.map(|(uid, _)| uid.clone()).collect()
     }
@@ -28,15 +30,17 @@ mod tests {
     #[test]
     fn a_pod_counts_as_published_when_its_name_had_time_to_spread_and_anew_after_it_came_back() {
         let mut publications = Publications::default();
-        let listed = |uids: &[&str]| uids.iter().map(|uid| (*uid).to_owned()).collect::<BTreeSet<_>>();
+        let names = |uids: &[&str]| uids.iter().map(|uid| (*uid).to_owned()).collect::<BTreeSet<_>>();
+        let listed =
+            |uids: &[&str]| names(uids).into_iter().map(|uid| (uid, Vec::new())).collect::<Published>();
         let begin = Instant::now();
-        assert_eq!(publications.known_by_name(&listed(&["a"]), begin), listed(&[]));
+        assert_eq!(publications.known_by_name(&listed(&["a"]), begin), names(&[]));
         let later = begin + UNTIL_NAMES_ANSWER;
-        assert_eq!(publications.known_by_name(&listed(&["a", "b"]), later), listed(&["a"]));
-        assert_eq!(publications.known_by_name(&listed(&["b"]), later), listed(&[]));
+        assert_eq!(publications.known_by_name(&listed(&["a", "b"]), later), names(&["a"]));
+        assert_eq!(publications.known_by_name(&listed(&["b"]), later), names(&[]));
         assert_eq!(
             publications.known_by_name(&listed(&["a", "b"]), later + UNTIL_NAMES_ANSWER),
-            listed(&["b"])
+            names(&["b"])
         );
     }
 }
