@@ -211,12 +211,12 @@ impl<'a> Guard<'a> {
     /// Often while others are about to start, seldom while somebody has to do something first.
     fn pause(&self, waiting: &Waiting) -> Duration {
         let milliseconds = match waiting {
+            // A cluster of several forms within a quarter of a second, and who misses that is too late.
             Waiting::Looking
-            | Waiting::Turn { .. }
-            | Waiting::NoQuorum
             | Waiting::OrderNotArmed
             | Waiting::PeersMissing { .. }
-            | Waiting::FirstStarter { .. } => 100,
+            | Waiting::FirstStarter { .. } => 50,
+            Waiting::Turn { .. } | Waiting::NoQuorum => 100,
             Waiting::DataLost { .. }
             | Waiting::NeverPublished { .. }
             | Waiting::NotAMember

@@ -20,7 +20,7 @@ use crate::quorum::quorum;
 /// How long an order's pods wait for the last ones after a quorum of them is there. Who comes later finds a formed
 /// cluster and has to be replaced, so this is long enough for an image to be pulled.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long the others let the first one start alone.
+/// How long the others let the first one start alone, as long as its agent is seen to wait.
 const FIRST_STARTER: Duration = Duration::from_secs(3);
 /// How long a learner lets another one start before it, which takes less than a second.
 const TURN: Duration = Duration::from_secs(5);
@@ -196,7 +196,8 @@ fn not_for_us(evidence: &Evidence, order: &BootstrapOrder) -> Option<String> {
 /// A quorum of the order's pods, this one included, must be seen without a formed cluster: who is silent is not
 /// known to have none. All should start together, because a cluster that forms leaves out whoever is late. One
 /// starts first, because each etcd asks the others whether it is new and waits a second for those that listen but
-/// are not ready to answer.
+/// are not ready to answer. The moment between its agent and its etcd is head start enough: who waits longer can
+/// miss the time in which the others form the cluster.
 fn muster(evidence: &Evidence, order: &BootstrapOrder) -> Option<Waiting> {
     let forming = |peer: &Peer| matches!(&peer.answer, Answer::Members(list) if list.is_forming(order));
     let mut met: Vec<(Option<&str>, Duration)> = Vec::new();
@@ -232,7 +233,9 @@ fn muster(evidence: &Evidence, order: &BootstrapOrder) -> Option<Waiting> {
         None => quorum_for - PATIENCE,
     };
     let first = there.iter().copied().chain([evidence.name.as_str()]).min_by_key(|name| Natural(name))?;
-    (first != evidence.name && complete_for < FIRST_STARTER)
+    let url = order.members.get(first);
+    let still_waits = |peer: &Peer| peer.url.as_ref() == url && peer.answer == Answer::Waiting;
+    (first != evidence.name && complete_for < FIRST_STARTER && evidence.peers.iter().any(still_waits))
         .then(|| Waiting::FirstStarter { first: first.to_owned() })
 }
 
