@@ -4,6 +4,7 @@
 mod conditions;
 mod facts;
 mod members;
+mod trouble;
 mod view;
 
 use jiff::Timestamp;
@@ -20,6 +21,7 @@ use crate::plan::Plan;
 use crate::validate::Problem;
 pub(crate) use conditions::find;
 use conditions::{Fact, History, ours};
+pub use trouble::Trouble;
 use view::View;
 
 const NO_BACKUPS_YET: &str = "This version of the operator only accepts the object: it makes no backups yet.";
@@ -35,8 +37,8 @@ pub struct Round<'a> {
     pub names: &'a Names,
     pub seen: &'a Observed,
     pub plan: &'a Plan,
-    /// Why the last action failed, if it did and nothing has been done since.
-    pub trouble: Option<&'a str>,
+    /// Why the last step was not done, if nothing has been done since.
+    pub trouble: Option<&'a Trouble>,
     /// Fields whose change the running members do not have, from [`crate::desired::not_rolled_out`].
     pub not_rolled_out: &'a [&'static str],
 }

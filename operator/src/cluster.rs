@@ -2,6 +2,7 @@
 
 mod ask;
 mod execute;
+mod failure;
 mod look;
 mod objects;
 mod pace;

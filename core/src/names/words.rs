@@ -66,11 +66,15 @@ pub mod reason {
         CATCHING_UP = "CatchingUp";
         STARTING = "Starting";
         TOO_FEW_VOTERS = "TooFewVoters";
+        /// etcd does not take the next step yet.
+        AWAITING_ETCD = "AwaitingEtcd";
         AWAITING_RECOVERY = "AwaitingRecovery";
         INSPECTING_VOLUMES = "InspectingVolumes";
         COMPARING_DATA = "ComparingData";
         PODS_ENDING = "PodsEnding";
         VOLUMES_GOING = "VolumesGoing";
+        /// What a former cluster of the same name left.
+        LEFTOVERS_GOING = "LeftoversGoing";
 
         // What is refused.
         FOREIGN_VOLUMES = "ForeignVolumes";

@@ -1,6 +1,7 @@
 //! What the conditions of a cluster say.
 
 use super::conditions::{Fact, Value};
+use super::trouble::Trouble;
 use super::view::{Quorum, View};
 use crate::api::EtcdCluster;
 use crate::names::{condition, reason};
@@ -106,7 +107,8 @@ fn reconciling(view: &View<'_>) -> Fact {
     let forming = plan.waiting.iter().any(|it| matches!(it, WaitingOn::Formation { .. }));
     let hopeless = if forming { view.hopeless() } else { Vec::new() };
     let away = hopeless.into_iter().filter_map(|ordinal| view.why_away(ordinal));
-    let steps = actions.chain(waiting).chain(away).collect::<Vec<_>>().join("; ");
+    let held_up = view.round.trouble.filter(|it| it.is_wait()).map(Trouble::words);
+    let steps = actions.chain(held_up).chain(waiting).chain(away).collect::<Vec<_>>().join("; ");
     let (value, reason, message) = if view.seen().cluster.deleting {
         (Value::True, reason::DELETING, steps)
     } else if let Some((reason, _)) = view.stall() {
@@ -114,7 +116,7 @@ fn reconciling(view: &View<'_>) -> Fact {
     } else if view.round.intent.paused {
         (Value::False, reason::PAUSED, "spec.paused is set: the operator only watches".into())
     } else if let Some(trouble) = view.round.trouble {
-        (Value::True, reason::STEP_FAILED, format!("a step failed and is tried again: {trouble}"))
+        (Value::True, trouble.reason(), if trouble.is_wait() { steps } else { trouble.words() })
     } else if !view.is_under_way() {
         (Value::False, reason::NOTHING_TO_DO, "nothing is to be done".into())
     } else if plan.actions.is_empty() {

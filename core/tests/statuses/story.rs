@@ -7,7 +7,7 @@ use etcd_operator_core::decide::{Goal, decide};
 use etcd_operator_core::desired;
 use etcd_operator_core::events;
 use etcd_operator_core::names::Names;
-use etcd_operator_core::status::{Round, of_cluster};
+use etcd_operator_core::status::{Round, Trouble, of_cluster};
 use etcd_operator_core::validate::validate;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde_json::{Value, json};
@@ -46,7 +46,7 @@ struct Story {
     /// In the words of the snapshots.
     world: String,
     spec: Value,
-    trouble: Option<String>,
+    trouble: Option<Trouble>,
     made_with: Option<Value>,
     generation: i64,
     status: Option<EtcdClusterStatus>,
@@ -60,7 +60,10 @@ impl Story {
                 self.spec = serde_json::from_str(rest).map_err(|problem| format!("{problem}, in: {line}"))?;
                 self.generation += 1;
             }
-            "trouble" => self.trouble = Some(rest.to_owned()).filter(|text| text != "over"),
+            "trouble" => self.trouble = Some(Trouble::Failed(rest.to_owned())),
+            "etcd-says" => self.trouble = Some(Trouble::EtcdNotYet(rest.to_owned())),
+            "left-behind" => self.trouble = Some(Trouble::LeftBehind(rest.to_owned())),
+            "trouble-over" => self.trouble = None,
             "made-with" => {
                 let spec = serde_json::from_str(rest).map_err(|problem| format!("{problem}, in: {line}"))?;
                 self.made_with = Some(spec);
@@ -88,7 +91,7 @@ impl Story {
             (Ok(_) | Err(_), _) => Vec::new(),
         };
         let plan = decide(&goal, &seen);
-        let trouble = self.trouble.as_deref();
+        let trouble = self.trouble.as_ref();
         let round = intent.as_ref().map(|intent| Round {
             intent,
             names: &names,

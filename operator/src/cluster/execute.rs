@@ -1,9 +1,7 @@
 //! Carries out one action of a plan. Every write carries what was read right before it, so that whatever happened in
 //! between makes it fail; the head of `sim/src/execute.rs` has the rules.
 
-use std::fmt::Debug;
-
-use etcd_operator_core::api::{EtcdCluster, EtcdClusterStatus};
+use etcd_operator_core::api::EtcdClusterStatus;
 use etcd_operator_core::desired::Desired;
 use etcd_operator_core::names::{CLUSTER_UID_LABEL, FIELD_MANAGER, FINALIZER, MEMBER_ID_LABEL, Names};
 use etcd_operator_core::observed::{ClusterId, MemberId, Ordinal, Seen};
@@ -14,61 +12,14 @@ use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::{Api, Client, Resource, ResourceExt};
+use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 
+use super::failure::{Failure, is_code};
 use super::look::Look;
-use super::objects::{belongs_to, is_of_former};
+use super::objects::belongs_to;
 use crate::etcd::{self, Member};
 use crate::kind::Kind;
-
-#[derive(Debug, thiserror::Error)]
-pub enum Failure {
-    /// Somebody else changed it in between, so the next look decides anew.
-    #[error("it was changed in between")]
-    Overtaken,
-    #[error(
-        "{what} exists already and belongs to somebody else: delete it, or give the cluster another name"
-    )]
-    NotOurs { what: String },
-    /// Kubernetes collects what a deleted cluster owned in its own time.
-    #[error("{what} of the former cluster of this name is not gone yet")]
-    LeftBehind { what: String },
-    #[error("the API server did not {what}")]
-    Kubernetes { what: String, source: kube::Error },
-    #[error("etcd did not {what}")]
-    Etcd { what: String, source: etcd::Error },
-    #[error("the spec breaks the rules")]
-    InvalidSpec,
-    /// Members change only through one that has just proved to speak for the cluster.
-    #[error("no member of cluster {cluster} serves linearizable reads")]
-    NobodySpeaks { cluster: ClusterId },
-}
-
-impl Failure {
-    /// Nothing has happened for certain, and it may work in a moment: etcd takes a new member only when all voters have
-    /// been connected for some seconds, and promotes a learner only when it has caught up.
-    pub fn is_not_yet(&self) -> bool {
-        match self {
-            Self::Etcd { source, .. } => !source.is_ambiguous(),
-            Self::LeftBehind { .. } => true,
-            Self::Overtaken
-            | Self::NotOurs { .. }
-            | Self::Kubernetes { .. }
-            | Self::InvalidSpec
-            | Self::NobodySpeaks { .. } => false,
-        }
-    }
-
-    /// Of an object that has the name that ours should have.
-    pub fn in_the_way<K: Resource<DynamicType = ()>>(there: &K, cluster: &EtcdCluster) -> Self {
-        let what = format!("{} {}", K::kind(&()), there.meta().name.as_deref().unwrap_or_default());
-        match is_of_former(there, cluster) {
-            true => Self::LeftBehind { what },
-            false => Self::NotOurs { what },
-        }
-    }
-}
 
 /// What actions are carried out with.
 pub struct Hands<'a> {
@@ -174,7 +125,7 @@ impl Hands<'_> {
         armed.metadata.uid = there.metadata.uid.clone();
         armed.metadata.resource_version = there.metadata.resource_version.clone();
         let replaced = self.api().replace(&self.names.order(), &post(), &armed).await;
-        replaced.map(drop).map_err(|error| kubernetes(action.to_string(), error))
+        replaced.map(drop).map_err(|error| Failure::answered(action.to_string(), error))
     }
 
     async fn set_replicas(&self, replicas: u8, action: &Action) -> Result<(), Failure> {
@@ -220,10 +171,11 @@ impl Hands<'_> {
         let objects = self.api::<K>();
         let Err(error) = objects.create(&post(), object).await else { return Ok(()) };
         if !is_code(&error, 409) {
-            return Err(kubernetes(action.to_string(), error));
+            return Err(Failure::answered(action.to_string(), error));
         }
         let name = object.name_any();
-        let there = objects.get_opt(&name).await.map_err(|error| kubernetes(action.to_string(), error))?;
+        let there =
+            objects.get_opt(&name).await.map_err(|error| Failure::answered(action.to_string(), error))?;
         let cluster = &self.look.objects.cluster;
         Err(match there {
             Some(there) if !belongs_to(&there, cluster) => Failure::in_the_way(&there, cluster),
@@ -248,7 +200,7 @@ impl Hands<'_> {
             true => objects.patch_status(&name, &parameters, &patch).await,
             false => objects.patch(&name, &parameters, &patch).await,
         };
-        changed.map(drop).map_err(|error| kubernetes(what.to_owned(), error))
+        changed.map(drop).map_err(|error| Failure::answered(what, error))
     }
 
     async fn delete<K: Kind>(
@@ -259,7 +211,7 @@ impl Hands<'_> {
     ) -> Result<(), Failure> {
         let parameters = DeleteParams::background().preconditions(preconditions);
         let deleted = self.api::<K>().delete(name, &parameters).await;
-        deleted.map(drop).map_err(|error| kubernetes(action.to_string(), error))
+        deleted.map(drop).map_err(|error| Failure::answered(action.to_string(), error))
     }
 
     /// Who has just shown the members after a linearizable read.
@@ -292,19 +244,7 @@ fn post() -> PostParams {
     PostParams { field_manager: Some(FIELD_MANAGER.into()), ..PostParams::default() }
 }
 
-/// What is gone or has changed was decided about something that no longer is.
-fn kubernetes(what: String, source: kube::Error) -> Failure {
-    match is_code(&source, 409) || is_code(&source, 404) {
-        true => Failure::Overtaken,
-        false => Failure::Kubernetes { what, source },
-    }
-}
-
 fn etcd(action: &Action) -> impl FnOnce(etcd::Error) -> Failure {
     let what = action.to_string();
     move |source| Failure::Etcd { what, source }
-}
-
-pub fn is_code(error: &kube::Error, code: u16) -> bool {
-    matches!(error, kube::Error::Api(answer) if answer.code == code)
 }

@@ -7,7 +7,7 @@ use etcd_operator_core::desired::{Desired, not_rolled_out};
 use etcd_operator_core::events::{self, Event};
 use etcd_operator_core::names::{FIELD_MANAGER, Names};
 use etcd_operator_core::plan::{Action, Plan};
-use etcd_operator_core::status::{self, Round};
+use etcd_operator_core::status::{self, Round, Trouble};
 use etcd_operator_core::validate::Problem;
 use jiff::Timestamp;
 use k8s_openapi::api::events::v1::Event as Published;
@@ -16,7 +16,7 @@ use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde_json::json;
 
-use super::execute::{Failure, is_code};
+use super::failure::Failure;
 use super::look::Look;
 use super::worker::Context;
 use crate::kind::Kind;
@@ -51,7 +51,7 @@ impl Reporter {
         desired: &Desired<'_>,
         look: &Look,
         plan: &Plan,
-        trouble: Option<&str>,
+        trouble: Option<&Trouble>,
     ) -> Result<Arc<EtcdCluster>, Failure> {
         let Desired { intent, names, .. } = *desired;
         let wanted = desired.stateful_set(look.observed.replicas());
@@ -83,11 +83,7 @@ impl Reporter {
         });
         let parameters = PatchParams::apply(FIELD_MANAGER).force();
         let written = clusters.patch_status(&cluster.name_any(), &parameters, &Patch::Apply(patch)).await;
-        let written =
-            Arc::new(written.map_err(|source| match is_code(&source, 409) || is_code(&source, 404) {
-                true => Failure::Overtaken,
-                false => Failure::Kubernetes { what: "take the status".into(), source },
-            })?);
+        let written = Arc::new(written.map_err(|source| Failure::answered("take the status", source))?);
         let over = cluster.metadata.resource_version.clone();
         self.wrote = Some(Wrote { over, object: Arc::clone(&written) });
         for event in events::of_change(cluster.status.as_ref(), &status) {

@@ -10,7 +10,7 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Api, Client, ResourceExt};
 use serde::Serialize;
 
-use super::execute::{Failure, is_code};
+use super::failure::{Failure, is_code};
 use super::objects::belongs_to;
 use crate::caches::Caches;
 use crate::kind::Kind;

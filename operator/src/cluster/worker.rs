@@ -9,15 +9,17 @@ use etcd_operator_core::desired::Desired;
 use etcd_operator_core::intent::Intent;
 use etcd_operator_core::names::Names;
 use etcd_operator_core::plan::{Action, Plan, Terms};
+use etcd_operator_core::status::Trouble;
 use etcd_operator_core::validate::{Problem, validate};
 use kube::runtime::reflector::ObjectRef;
 use tokio::sync::Notify;
 
 use super::ask::Connections;
-use super::execute::{Failure, Hands};
+use super::execute::Hands;
+use super::failure::Failure;
 use super::look::{Look, Memory, SilentSince, watch_silence};
 use super::objects::Objects;
-use super::pace::Pace;
+use super::pace::{Pace, Pause};
 use super::publications::Publications;
 use super::report::Reporter;
 use super::settled::Settled;
@@ -25,7 +27,6 @@ use super::surroundings::Surroundings;
 use super::vigil::Vigil;
 use crate::caches::{Caches, Key};
 use crate::reach::Reach;
-use crate::telemetry::chain;
 
 /// What all workers share.
 pub struct Context {
@@ -52,7 +53,7 @@ pub struct Worker {
     pace: Pace,
     /// Whether the caches may not have seen yet what we did: then the API server itself is asked.
     caches_lag: bool,
-    trouble: Option<String>,
+    trouble: Option<Trouble>,
     settled: Option<Settled>,
 }
 
@@ -102,12 +103,7 @@ impl Worker {
                     self.caches_lag = true;
                     continue;
                 }
-                Err(failure) if failure.is_not_yet() => {
-                    self.trouble = Some(chain(&failure).to_string());
-                    self.caches_lag = true;
-                    self.pace.waiting()
-                }
-                Err(failure) => self.pace_after_failure(&failure),
+                Err(failure) => self.pace_after(failure.trouble()),
             };
             // A failure is not made better by looking more often.
             tokio::time::sleep(pause.at_least).await;
@@ -115,19 +111,28 @@ impl Worker {
         }
     }
 
-    fn pace_after_failure(&mut self, failure: &Failure) -> super::pace::Pause {
-        let error = chain(failure).to_string();
-        if self.trouble.as_ref() != Some(&error) {
-            let Key { namespace, name } = &self.key;
-            tracing::warn!(
-                object = format!("EtcdCluster {namespace}/{name}"),
-                error,
-                "a step failed and is tried again"
-            );
-        }
-        self.trouble = Some(error);
+    /// What was not done may not have been seen by the caches, either.
+    fn pace_after(&mut self, trouble: Trouble) -> Pause {
+        let known = self.trouble.as_ref() == Some(&trouble);
+        let Key { namespace, name } = &self.key;
+        let object = || format!("EtcdCluster {namespace}/{name}");
+        let pause = match &trouble {
+            Trouble::Failed(error) => {
+                if !known {
+                    tracing::warn!(object = object(), error, "a step failed and is tried again");
+                }
+                self.pace.failure()
+            }
+            Trouble::EtcdNotYet(_) | Trouble::LeftBehind(_) => {
+                if !known {
+                    tracing::debug!(object = object(), ?trouble, "a step has to wait");
+                }
+                self.pace.waiting()
+            }
+        };
+        self.trouble = Some(trouble);
         self.caches_lag = true;
-        self.pace.failure()
+        pause
     }
 
     async fn round(&mut self) -> Result<Outcome, Failure> {
@@ -185,8 +190,7 @@ impl Worker {
             return Ok(Outcome::Again);
         }
         if let Some(desired) = desired {
-            look.objects.cluster =
-                self.reporter.report(desired, &look, &plan, self.trouble.as_deref()).await?;
+            look.objects.cluster = self.reporter.report(desired, &look, &plan, self.trouble.as_ref()).await?;
             let surroundings = Surroundings {
                 client: &context.client,
                 caches: &context.caches,
@@ -201,7 +205,10 @@ impl Worker {
         self.vigil.keep(&look);
         if plan.actions.is_empty() {
             look.tell_agents(&context.reach).await;
-            self.trouble = None;
+            // The status has just told of it, and of nothing newer.
+            if self.trouble.take().is_some() {
+                return Ok(Outcome::Again);
+            }
             self.settled = plan.is_settled().then(|| Settled::now(&look, &context.caches, names));
             return Ok(Outcome::Idle(plan));
         }

@@ -29,17 +29,18 @@ pub enum Error {
 const ETCD: &str = "etcdserver: ";
 const NOT_FOR_LEARNERS: &str = "rpc not supported for learner";
 
-/// Refusals that come under a code which may mean anything: `Unavailable`, or `Unknown` where etcd forgot to give
-/// one. Whatever else comes under these codes, such as a timeout, is ambiguous.
-const REFUSALS: [&str; 7] = [
+/// Refusals that end by themselves. etcd asks for all voters to have been connected for five seconds before another joins.
+const NOT_YET: [&str; 5] = [
     "unhealthy cluster",
-    NOT_FOR_LEARNERS,
-    "not capable",
     "re-configuration failed due to not enough started members",
     "too many learner members in cluster",
     "can only promote a learner member which is in sync with leader",
     "too many requests",
 ];
+
+/// More refusals that come under a code which may mean anything: `Unavailable`, or `Unknown` where etcd forgot to give
+/// one. Whatever else comes under these codes, such as a timeout, is ambiguous.
+const REFUSALS: [&str; 2] = [NOT_FOR_LEARNERS, "not capable"];
 
 impl Error {
     pub(super) fn of(pod: &str, call: &'static str, error: &etcd_client::Error) -> Self {
@@ -61,6 +62,18 @@ impl Error {
         match self {
             Self::Reach(_) | Self::Refused { .. } => false,
             Self::NoAnswer { .. } | Self::Broken { .. } | Self::Nonsense { .. } | Self::Lost { .. } => true,
+        }
+    }
+
+    /// Why etcd does not do it now, if the same call works in a moment.
+    pub fn not_yet(&self) -> Option<&str> {
+        match self {
+            Self::Refused { reason, .. } => Some(reason.as_str()).filter(|reason| NOT_YET.contains(reason)),
+            Self::Reach(_)
+            | Self::NoAnswer { .. }
+            | Self::Broken { .. }
+            | Self::Nonsense { .. }
+            | Self::Lost { .. } => None,
         }
     }
 
@@ -88,7 +101,7 @@ fn is_refusal(code: Code, reason: &str) -> bool {
             | Code::ResourceExhausted
             | Code::Unauthenticated
     );
-    says_so || REFUSALS.contains(&reason)
+    says_so || NOT_YET.contains(&reason) || REFUSALS.contains(&reason)
 }
 
 /// The transport hides the reason below layers of "transport error".
@@ -125,6 +138,29 @@ mod tests {
             assert!(!error.is_ambiguous(), "{error:?}");
             let reason = message.strip_prefix(ETCD).expect("all of them are etcd's");
             assert_eq!(error.to_string(), format!("kv-2 refused to add a learner: {reason}"));
+        }
+    }
+
+    #[test]
+    fn what_etcd_refuses_for_a_while_is_told_from_what_it_refuses_for_good() {
+        for (code, message) in [
+            (Code::Unavailable, "etcdserver: unhealthy cluster"),
+            (Code::Unknown, "etcdserver: re-configuration failed due to not enough started members"),
+            (Code::FailedPrecondition, "etcdserver: too many learner members in cluster"),
+            (
+                Code::FailedPrecondition,
+                "etcdserver: can only promote a learner member which is in sync with leader",
+            ),
+        ] {
+            assert_eq!(error(code, message).not_yet(), message.strip_prefix(ETCD));
+        }
+        for (code, message) in [
+            (Code::NotFound, "etcdserver: member not found"),
+            (Code::PermissionDenied, "etcdserver: permission denied"),
+            (Code::Unavailable, "etcdserver: request timed out"),
+            (Code::Unavailable, "unhealthy cluster"),
+        ] {
+            assert_eq!(error(code, message).not_yet(), None, "{message}");
         }
     }
 

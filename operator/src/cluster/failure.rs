@@ -1,0 +1,96 @@
+//! What can come in the way of a step, and what users are told of it.
+
+use etcd_operator_core::api::EtcdCluster;
+use etcd_operator_core::observed::ClusterId;
+use etcd_operator_core::status::Trouble;
+use kube::Resource;
+
+use super::objects::is_of_former;
+use crate::etcd;
+use crate::telemetry::chain;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// Somebody else changed it in between, so the next look decides anew.
+    #[error("it was changed in between")]
+    Overtaken,
+    #[error(
+        "{what} exists already and belongs to somebody else: delete it, or give the cluster another name"
+    )]
+    NotOurs { what: String },
+    /// Kubernetes collects what a deleted cluster owned in its own time.
+    #[error("{what} of the former cluster of this name is not gone yet")]
+    LeftBehind { what: String },
+    #[error("the API server did not {what}")]
+    Kubernetes { what: String, source: kube::Error },
+    #[error("etcd did not {what}")]
+    Etcd { what: String, source: etcd::Error },
+    #[error("the spec breaks the rules")]
+    InvalidSpec,
+    /// Members change only through one that has just proved to speak for the cluster.
+    #[error("no member of cluster {cluster} serves linearizable reads")]
+    NobodySpeaks { cluster: ClusterId },
+}
+
+impl Failure {
+    /// What the API server answered. What is gone or has changed was decided about something that no longer is.
+    pub fn answered(what: impl Into<String>, source: kube::Error) -> Self {
+        match is_code(&source, 409) || is_code(&source, 404) {
+            true => Self::Overtaken,
+            false => Self::Kubernetes { what: what.into(), source },
+        }
+    }
+
+    /// What users are told of it.
+    pub fn trouble(&self) -> Trouble {
+        let not_yet = match self {
+            Self::Etcd { source, .. } => source.not_yet().map(|why| Trouble::EtcdNotYet(why.to_owned())),
+            Self::LeftBehind { what } => Some(Trouble::LeftBehind(what.clone())),
+            Self::Overtaken
+            | Self::NotOurs { .. }
+            | Self::Kubernetes { .. }
+            | Self::InvalidSpec
+            | Self::NobodySpeaks { .. } => None,
+        };
+        not_yet.unwrap_or_else(|| Trouble::Failed(chain(self).to_string()))
+    }
+
+    /// Of an object that has the name that ours should have.
+    pub fn in_the_way<K: Resource<DynamicType = ()>>(there: &K, cluster: &EtcdCluster) -> Self {
+        let what = format!("{} {}", K::kind(&()), there.meta().name.as_deref().unwrap_or_default());
+        match is_of_former(there, cluster) {
+            true => Self::LeftBehind { what },
+            false => Self::NotOurs { what },
+        }
+    }
+}
+
+pub fn is_code(error: &kube::Error, code: u16) -> bool {
+    matches!(error, kube::Error::Api(answer) if answer.code == code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(reason: &str) -> Failure {
+        let (pod, call, reason) = ("kv-0".into(), "add a learner", reason.into());
+        let source = etcd::Error::Refused { pod, call, reason };
+        Failure::Etcd { what: "add pod 1 as a learner".into(), source }
+    }
+
+    #[test]
+    fn what_etcd_does_not_take_yet_is_a_wait_and_what_it_refuses_is_a_failure() {
+        let trouble = refused("unhealthy cluster").trouble();
+        assert_eq!(trouble, Trouble::EtcdNotYet("unhealthy cluster".into()));
+        let text = "etcd did not add pod 1 as a learner: kv-0 refused to add a learner: permission denied";
+        assert_eq!(refused("permission denied").trouble(), Trouble::Failed(text.into()));
+    }
+
+    #[test]
+    fn what_is_going_by_itself_is_a_wait_and_what_is_somebody_elses_is_a_failure() {
+        let what = || "Service kv-peer".to_owned();
+        assert_eq!(Failure::LeftBehind { what: what() }.trouble(), Trouble::LeftBehind(what()));
+        assert!(!Failure::NotOurs { what: what() }.trouble().is_wait());
+    }
+}
