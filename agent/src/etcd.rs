@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 
 use etcd_operator_core::etcd_config::{Birth, Problem, arguments};
 
@@ -17,6 +17,8 @@ pub enum Error {
     Arguments(String),
     #[error("cannot run {0}")]
     Run(String, #[source] io::Error),
+    #[error("etcd ended while it received the data of the other members ({status}): {complaint}")]
+    Ended { status: ExitStatus, complaint: String },
 }
 
 /// etcd reads all its arguments before it prints its version, and does nothing else.
@@ -37,7 +39,7 @@ pub fn become_etcd(settings: &Settings, birth: Birth<'_>) -> Result<Infallible, 
 }
 
 /// etcd takes settings from variables, too. None of them may come from elsewhere than from us.
-fn command(settings: &Settings, birth: Birth<'_>) -> Result<Command, Error> {
+pub fn command(settings: &Settings, birth: Birth<'_>) -> Result<Command, Error> {
     let arguments = arguments(&settings.config, &settings.place, birth).map_err(Error::Problems)?;
     let mut command = Command::new(&settings.etcd);
     command.args(arguments);

@@ -7,10 +7,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use etcd_operator_core::agent::{Report, path};
-use etcd_operator_core::etcd_config::{Birth, METRICS_PORT};
+use etcd_operator_core::etcd_config::{Birth, METRICS_PORT, whole_log_until};
 use etcd_operator_core::order::BootstrapOrder;
 use etcd_operator_core::start::{
-    Answer, Evidence, Identity, Order, Peer, Refusal, Standing, Start, Volume, Waiting, decide_start,
+    Answer, Evidence, Identity, Member, Order, Peer, Refusal, Standing, Start, Volume, Waiting, decide_start,
     voided_order,
 };
 use jiff::Timestamp;
@@ -18,6 +18,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::addresses::Lookup;
+use crate::fetch::{self, Receiver};
 use crate::files::read_if_there;
 use crate::page::Page;
 use crate::peers::Peers;
@@ -46,7 +47,8 @@ pub enum Error {
 
 /// Returns only if etcd must not or cannot be started.
 pub fn start() -> Result<Infallible, Error> {
-    end_when_told()?;
+    let receiver = Receiver::default();
+    end_when_told(receiver.clone())?;
     let settings = Settings::from_environment().map_err(Error::Settings)?;
     let mut guard = Guard::new(&settings);
     loop {
@@ -62,10 +64,18 @@ pub fn start() -> Result<Infallible, Error> {
                 log::info("starting etcd again", &[("compares data first", &compares.to_string())]);
                 return etcd::become_etcd(&settings, Birth::Known { compares }).map_err(Error::Etcd);
             }
-            Start::Join { members } => {
+            Start::Join { members, fetch_until } => {
                 begin(&settings, &evidence, Birth::Joins(&members), None)?;
-                log::info("starting etcd as a new member", &[("cluster", &settings.config.cluster_uid)]);
-                return etcd::become_etcd(&settings, Birth::Joins(&members)).map_err(Error::Etcd);
+                let cluster = ("cluster", settings.config.cluster_uid.as_str());
+                let Some(wanted) = fetch_until else {
+                    log::info("starting etcd as a new member", &[cluster]);
+                    return etcd::become_etcd(&settings, Birth::Joins(&members)).map_err(Error::Etcd);
+                };
+                log::info("starting etcd as a new member, to receive data first", &[cluster]);
+                guard.fetch(wanted, evidence, &members, &receiver)?;
+                log::info("starting etcd with the data of the other members", &[cluster]);
+                // There is nothing to compare: what it has came from them a moment ago.
+                return etcd::become_etcd(&settings, Birth::Known { compares: false }).map_err(Error::Etcd);
             }
             Start::Bootstrap { order } => {
                 begin(&settings, &evidence, Birth::Founds(&order), Some(&order))?;
@@ -77,10 +87,11 @@ pub fn start() -> Result<Infallible, Error> {
 }
 
 /// Process 1 of a container ignores signals that it has no handler for, so a pod could not be stopped quickly.
-fn end_when_told() -> Result<(), Error> {
+fn end_when_told(receiver: Receiver) -> Result<(), Error> {
     let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(Error::Signals)?;
     std::thread::spawn(move || {
         if signals.forever().next().is_some() {
+            let _none_from_now_on = receiver.end();
             log::info("told to end before etcd was started", &[]);
             std::process::exit(0);
         }
@@ -132,6 +143,7 @@ impl<'a> Guard<'a> {
             order: read_order(settings),
             peers: Vec::new(),
             added_for: Duration::ZERO,
+            whole_log_until: whole_log_until(&settings.config),
         };
         // A restart asks nobody, so that it needs nobody.
         if !evidence.volume.has_log {
@@ -188,6 +200,21 @@ impl<'a> Guard<'a> {
         self.added.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
+    /// The page stays open meanwhile, because this process has not become etcd yet.
+    fn fetch(
+        &mut self,
+        wanted: u64,
+        evidence: Evidence,
+        members: &[Member],
+        receiver: &Receiver,
+    ) -> Result<(), Error> {
+        let settings = self.settings;
+        let evidence =
+            Evidence { volume: volume::look(&settings.volume).map_err(Error::Volume)?, ..evidence };
+        let wait = |applied| self.wait(Waiting::Fetching { applied, wanted }, &evidence);
+        fetch::until(wanted, settings, members, receiver, wait).map_err(Error::Etcd)
+    }
+
     /// Says what is waited for, once, and waits a little.
     fn wait(&mut self, waiting: Waiting, evidence: &Evidence) {
         let pause = self.pause(&waiting);
@@ -216,7 +243,7 @@ impl<'a> Guard<'a> {
             | Waiting::OrderNotArmed
             | Waiting::PeersMissing { .. }
             | Waiting::FirstStarter { .. } => 50,
-            Waiting::Turn { .. } | Waiting::NoQuorum => 100,
+            Waiting::Turn { .. } | Waiting::NoQuorum | Waiting::Fetching { .. } => 100,
             Waiting::DataLost { .. }
             | Waiting::NeverPublished { .. }
             | Waiting::NotAMember

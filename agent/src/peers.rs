@@ -9,6 +9,7 @@ use etcd_operator_core::etcd_config::{METRICS_PORT, PEER_PORT};
 use etcd_operator_core::start::{Answer, Member, MemberList, Peer, Standing};
 
 use crate::http::{Failure, Response, get};
+use crate::metrics::applied_index;
 
 /// A healthy member answers in milliseconds.
 const DEADLINE: Duration = Duration::from_millis(700);
@@ -112,7 +113,8 @@ impl Peers {
         if !read.is_ok_and(|response| response.status == 200) {
             return list;
         }
-        members(address, DEADLINE).map_or(list, |list| MemberList { confirmed: true, ..list })
+        let applied = applied_index(SocketAddr::new(address, METRICS_PORT), DEADLINE);
+        members(address, DEADLINE).map_or(list, |list| MemberList { confirmed: true, applied, ..list })
     }
 }
 
@@ -129,6 +131,7 @@ fn understand(response: &Response) -> Option<MemberList> {
         cluster_id,
         members,
         confirmed: false,
+        applied: None,
     })
 }
 

@@ -1,5 +1,7 @@
 //! The agent with real etcd, as processes on loopback.
 
+#[path = "guard/joining.rs"]
+mod joining;
 #[path = "guard/pods.rs"]
 mod pods;
 
@@ -201,6 +203,7 @@ fn pods_join_once_they_are_added_and_two_do_not_get_into_each_others_way() {
             }
         }
         cluster.serves(&[0, 1, 2]);
+        assert!(!cluster.log(1).contains("Fetching"), "a log that is whole is sent at once");
     }
 }
 

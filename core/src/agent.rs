@@ -86,6 +86,7 @@ impl Report {
                 Process::DataLost
             }
             Waiting::NoOrder | Waiting::OrderForOthers { .. } | Waiting::OrderVoid { .. } => Process::Waiting,
+            Waiting::Fetching { .. } => Process::Started,
             // It has an order, or will have read it in a moment.
             Waiting::Looking
             | Waiting::MalformedOrder { .. }
@@ -150,6 +151,7 @@ mod tests {
             Waiting::NoQuorum,
             Waiting::ClustersDisagree { clusters: vec![text()] },
             Waiting::Turn { before: vec![text()] },
+            Waiting::Fetching { applied: 1, wanted: 2 },
             Waiting::NoOrder,
             Waiting::MalformedOrder { error: text() },
             Waiting::OrderForOthers { why: text() },
@@ -175,5 +177,13 @@ mod tests {
         assert_eq!(process(Waiting::NotAMember, true), Process::Waiting);
         assert_eq!(process(Waiting::PeersMissing { missing: vec![] }, false), Process::Forming);
         assert_eq!(process(Waiting::DataLost { member: "1".into() }, false), Process::DataLost);
+    }
+
+    #[test]
+    fn who_receives_data_is_neither_waiting_for_membership_nor_without_data() {
+        let fetching = report(Waiting::Fetching { applied: 0, wanted: 312 });
+        for ever_started in [false, true] {
+            assert_eq!(Report { ever_started, ..fetching.clone() }.process(), Process::Started);
+        }
     }
 }

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
@@ -23,6 +23,10 @@ pub const METRICS_PORT: u16 = 2381;
 /// Checked by every member with its own flag while it applies the entry, so it must be the same everywhere for ever.
 const MAX_LEARNERS: u8 = 2;
 const SCHEME: &str = "http";
+/// From this version on a member keeps the first entries of its log for a short while only.
+const SHORT_LOG: Version = Version::new(3, 6, 0);
+const SHORT_LOG_ENTRIES: u64 = 100;
+const DEFAULT_SNAPSHOT_COUNT: u64 = 100_000;
 
 /// What all members of a cluster have in common. It is part of the pod template, so that a change of it is a change
 /// of the template.
@@ -92,6 +96,9 @@ pub enum Birth<'a> {
     Known { compares: bool },
     /// It was added to these members, of which it is one.
     Joins(&'a [Member]),
+    /// The same, only to receive their data: it serves nobody but its peers yet, and listens for others where only
+    /// its own pod can reach it.
+    Fetches { members: &'a [Member], clients: SocketAddr, metrics: SocketAddr },
     /// It forms a cluster together with the others of the order.
     Founds(&'a BootstrapOrder),
 }
@@ -124,11 +131,11 @@ pub fn arguments(
     };
     let mut flags: Vec<(&str, String)> =
         vec![("name", place.name.clone()), ("data-dir", place.data_dir.clone())];
-    flags.extend(urls(place));
+    flags.extend(urls(place, birth));
     flags.extend(membership(config, place, birth));
     let compares = match birth {
         Birth::Known { compares } => compares,
-        Birth::Joins(_) | Birth::Founds(_) => true,
+        Birth::Joins(_) | Birth::Fetches { .. } | Birth::Founds(_) => true,
     };
     flags.extend(of_version(version, compares));
     flags.extend(chosen(&config.options));
@@ -150,15 +157,24 @@ pub fn problems(config: &MemberConfig) -> Vec<Problem> {
     version.into_iter().chain(owned.cloned().map(Problem::Owned)).collect()
 }
 
-fn urls(place: &Place) -> [(&'static str, String); 5] {
-    let listen = match place.listen {
-        IpAddr::V4(address) => address.to_string(),
-        IpAddr::V6(address) => format!("[{address}]"),
+/// How many entries a leader applies before it drops the first ones of its log. From then on it sends a snapshot to
+/// who joins.
+pub fn whole_log_until(config: &MemberConfig) -> u64 {
+    let short = supported(&config.version).is_some_and(|version| version >= SHORT_LOG);
+    let count = config.options.snapshot_count.unwrap_or(DEFAULT_SNAPSHOT_COUNT);
+    if short { count.min(SHORT_LOG_ENTRIES) } else { count }
+}
+
+fn urls(place: &Place, birth: Birth<'_>) -> [(&'static str, String); 5] {
+    let open = |port| SocketAddr::new(place.listen, port);
+    let (clients, metrics) = match birth {
+        Birth::Fetches { members: _, clients, metrics } => (clients, metrics),
+        Birth::Known { .. } | Birth::Joins(_) | Birth::Founds(_) => (open(CLIENT_PORT), open(METRICS_PORT)),
     };
     [
-        ("listen-peer-urls", peer_url(&listen)),
-        ("listen-client-urls", client_url(&listen)),
-        ("listen-metrics-urls", format!("http://{listen}:{METRICS_PORT}")),
+        ("listen-peer-urls", format!("{SCHEME}://{}", open(PEER_PORT))),
+        ("listen-client-urls", format!("{SCHEME}://{clients}")),
+        ("listen-metrics-urls", format!("http://{metrics}")),
         ("advertise-client-urls", client_url(&place.host)),
         ("initial-advertise-peer-urls", peer_url(&place.host)),
     ]
@@ -169,7 +185,7 @@ fn membership(config: &MemberConfig, place: &Place, birth: Birth<'_>) -> [(&'sta
     let (state, token, cluster) = match birth {
         // With a log etcd ignores these. Should the log vanish in this very moment, it can only fail.
         Birth::Known { .. } => ("existing", config.cluster_uid.clone(), vec![(place.name.clone(), own)]),
-        Birth::Joins(members) => {
+        Birth::Joins(members) | Birth::Fetches { members, .. } => {
             let named = members.iter().flat_map(|member| {
                 let name = match &member.name {
                     _ if member.peer_urls.contains(&own) => place.name.clone(),

@@ -110,12 +110,12 @@ fn beside_cluster(evidence: &Evidence, formed: &[&MemberList]) -> Start {
         return Start::Wait(Waiting::NotAMember);
     }
     match confirmed.first() {
-        Some(list) => join(evidence, list),
+        Some(list) => join(evidence, list, confirmed.iter().filter_map(|list| list.applied).max()),
         None => Start::Wait(Waiting::NoQuorum),
     }
 }
 
-fn join(evidence: &Evidence, list: &MemberList) -> Start {
+fn join(evidence: &Evidence, list: &MemberList, applied: Option<u64>) -> Start {
     let before: Vec<String> = list
         .members
         .iter()
@@ -125,7 +125,8 @@ fn join(evidence: &Evidence, list: &MemberList) -> Start {
         .cloned()
         .collect();
     if before.is_empty() {
-        Start::Join { members: list.members.clone() }
+        let fetch_until = applied.filter(|&applied| applied > evidence.whole_log_until);
+        Start::Join { members: list.members.clone(), fetch_until }
     } else {
         Start::Wait(Waiting::Turn { before })
     }

@@ -50,7 +50,7 @@ pub fn judge(world: &World, ordinal: Ordinal) -> Option<(Verdict, Memory)> {
         (Start::Restart { .. }, _) => Verdict::Restart,
         (Start::Bootstrap { .. }, Some(order)) => Verdict::Found(order),
         (Start::Bootstrap { .. }, None) => Verdict::Wait(Process::Waiting),
-        (Start::Join { members }, _) => {
+        (Start::Join { members, fetch_until: _ }, _) => {
             let own = members.iter().find(|member| member.peer_urls == [evidence.peer_url.as_str()])?;
             Verdict::Join(confirmed_cluster(&evidence)?, MemberId(own.id))
         }
@@ -128,6 +128,7 @@ fn look(world: &World, ordinal: Ordinal, sandbox: &kube::Sandbox) -> Option<(Evi
         order: parsed.map_or(Order::None, Order::There),
         peers,
         added_for: memory.added_since.map_or(Duration::ZERO, |since| time(world.now - since)),
+        whole_log_until: u64::MAX,
     };
     memory.void.extend(start::voided_order(&evidence).map(str::to_owned));
     Some((evidence, memory))
@@ -156,6 +157,7 @@ fn list(world: &World, at: Ordinal, server: &Server) -> MemberList {
         cluster_id: server.data.cluster.0,
         members: server.applied.members.iter().map(member).collect(),
         confirmed: api::linearizable_revision(&world.servers, &world.network, at).is_some(),
+        applied: None,
     }
 }
 

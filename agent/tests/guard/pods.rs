@@ -3,7 +3,8 @@
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -26,6 +27,8 @@ pub struct Cluster {
     directory: PathBuf,
     network: [u8; 3],
     programs: PathBuf,
+    /// What is started as etcd from now on.
+    etcd: PathBuf,
     pub config: MemberConfig,
     pods: Vec<Option<Child>>,
     _alone: MutexGuard<'static, ()>,
@@ -49,7 +52,8 @@ impl Cluster {
             options: MemberOptions::default(),
         };
         fs::create_dir_all(directory.join("order")).expect("a scratch directory");
-        Self { directory, network, programs, config, pods: Vec::new(), _alone: alone }
+        let etcd = programs.join("etcd");
+        Self { directory, network, programs, etcd, config, pods: Vec::new(), _alone: alone }
     }
 
     pub fn host(&self, ordinal: usize) -> String {
@@ -100,7 +104,7 @@ impl Cluster {
             .env(environment::ADDRESS, self.host(ordinal))
             .env(environment::HOST, self.host(ordinal))
             .env(environment::LISTEN, self.host(ordinal))
-            .env(environment::ETCD, self.programs.join("etcd"))
+            .env(environment::ETCD, &self.etcd)
             .env(environment::VOLUME, self.volume(ordinal))
             .env(environment::RUN, self.run_directory(ordinal))
             .env(environment::ORDER, self.directory.join("order"))
@@ -114,6 +118,22 @@ impl Cluster {
             self.pods.resize_with(ordinal + 1, || None);
         }
         self.pods[ordinal] = Some(child);
+    }
+
+    /// From now on an etcd that only receives does this instead, as a shell says it.
+    pub fn receive_by(&mut self, script: &str) {
+        let text = format!(
+            "#!/bin/sh\ncase \"$*\" in *--version*) ;; *--listen-client-urls=http://127.0.0.1:*) {script} ;; esac\n\
+             exec {} \"$@\"\n",
+            self.programs.join("etcd").display()
+        );
+        self.etcd = self.directory.join("etcd");
+        fs::write(&self.etcd, text).expect("a script");
+        fs::set_permissions(&self.etcd, fs::Permissions::from_mode(0o755)).expect("it was just written");
+    }
+
+    pub fn directory(&self) -> &Path {
+        &self.directory
     }
 
     /// Another pod of the same name and volume.

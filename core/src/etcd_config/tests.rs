@@ -70,17 +70,19 @@ fn each_version_gets_the_flags_that_it_knows() {
     }
 }
 
-#[test]
-fn who_joins_lists_every_member_and_itself_by_its_own_name() {
-    let member = |id: u64, name: &str, host: &str| Member {
+fn members() -> [Member; 3] {
+    [(1, "kv-0", "kv-0"), (2, "", "kv-1"), (0xabc, "", "kv-2")].map(|(id, name, host)| Member {
         id,
         name: name.into(),
         peer_urls: vec![peer_url(&format!("{host}.kv-peer.ns.svc.cluster.local"))],
         client_urls: vec![],
         is_learner: false,
-    };
-    let members = [member(1, "kv-0", "kv-0"), member(2, "", "kv-1"), member(0xabc, "", "kv-2")];
-    let text = rendered(&config("3.6.16"), Birth::Joins(&members));
+    })
+}
+
+#[test]
+fn who_joins_lists_every_member_and_itself_by_its_own_name() {
+    let text = rendered(&config("3.6.16"), Birth::Joins(&members()));
     assert!(
         text.contains(
             "--initial-cluster=kv-0=http://kv-0.kv-peer.ns.svc.cluster.local:2380,\
@@ -89,6 +91,33 @@ fn who_joins_lists_every_member_and_itself_by_its_own_name() {
         ),
         "{text}"
     );
+}
+
+#[test]
+fn who_only_receives_data_is_open_to_its_peers_alone() {
+    let members = members();
+    let local = |port| SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
+    let fetches = Birth::Fetches { members: &members, clients: local(40001), metrics: local(40002) };
+    let joins = rendered(&config("3.6.16"), Birth::Joins(&members));
+    let expected = joins
+        .replace("client-urls=http://0.0.0.0:2379", "client-urls=http://127.0.0.1:40001")
+        .replace("metrics-urls=http://0.0.0.0:2381", "metrics-urls=http://127.0.0.1:40002");
+    assert_eq!(rendered(&config("3.6.16"), fetches), expected);
+}
+
+#[test]
+fn a_log_stays_whole_for_as_long_as_the_version_keeps_it() {
+    for (version, count, entries) in [
+        ("v3.5.21", None, 100_000),
+        ("v3.5.21", Some(10), 10),
+        ("v3.6.0", None, 100),
+        ("v3.7.3", Some(50_000), 100),
+        ("v3.7.3", Some(10), 10),
+    ] {
+        let mut config = config(version);
+        config.options.snapshot_count = count;
+        assert_eq!(whole_log_until(&config), entries, "{version} {count:?}");
+    }
 }
 
 #[test]

@@ -28,6 +28,8 @@ pub struct Evidence {
     pub peers: Vec<Peer>,
     /// Since when the members have listed this one as added. Learners take turns, but not for ever.
     pub added_for: Duration,
+    /// How many entries a member applies before its log does not begin with the first one any more.
+    pub whole_log_until: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -87,6 +89,8 @@ pub struct MemberList {
     pub members: Vec<Member>,
     /// It was read right after the same member served a linearizable read, so it does not lag.
     pub confirmed: bool,
+    /// How many entries the member had applied then; none if that is not known.
+    pub applied: Option<u64>,
 }
 
 /// As `GET /members` on the peer port gives it.

@@ -40,7 +40,8 @@ fn list() -> impl Strategy<Value = MemberList> {
         let names: Vec<String> = names.into_iter().collect();
         (Just(names.clone()), vec(prop_oneof![Just("started"), Just("named"), Just("added")], names.len()))
     });
-    (1..3u64, members, any::<bool>()).prop_map(|(cluster_id, (names, standings), confirmed)| {
+    let said = (any::<bool>(), option::of(0..300u64));
+    (1..3u64, members, said).prop_map(|(cluster_id, (names, standings), (confirmed, applied))| {
         let members = names.iter().zip(standings).zip(1..).map(|((name, standing), id)| Member {
             id,
             name: if standing == "added" { String::new() } else { name.clone() },
@@ -48,7 +49,7 @@ fn list() -> impl Strategy<Value = MemberList> {
             client_urls: if standing == "started" { vec![url(name)] } else { vec![] },
             is_learner: false,
         });
-        MemberList { cluster_id, members: members.collect(), confirmed }
+        MemberList { cluster_id, members: members.collect(), confirmed, applied }
     })
 }
 
@@ -161,11 +162,15 @@ proptest! {
 
     #[test]
     fn who_joins_was_added_and_a_quorum_says_so(evidence in evidence()) {
-        if let Start::Join { members } = decide_start(&evidence) {
+        if let Start::Join { members, fetch_until } = decide_start(&evidence) {
             let matching = lists_of(&evidence).find(|(list, me)| {
                 list.confirmed && list.members == members && me.is_some_and(|me| me.name.is_empty())
             });
             prop_assert!(matching.is_some());
+            if let Some(index) = fetch_until {
+                let said_so = lists(&evidence).any(|list| list.confirmed && list.applied == Some(index));
+                prop_assert!(said_so, "nobody may ever have so many entries");
+            }
         }
     }
 

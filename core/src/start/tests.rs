@@ -52,12 +52,13 @@ fn told(start: &Start) -> String {
     match start {
         Start::Restart { adopt: false } => "restart".into(),
         Start::Restart { adopt: true } => "restart, adopting".into(),
-        Start::Join { members } => {
+        Start::Join { members, fetch_until } => {
+            let first = fetch_until.map(|index| format!("fetch {index}, then ")).unwrap_or_default();
             let words = members.iter().map(|member| {
                 let name = member.peer_urls[0].trim_start_matches("http://").trim_end_matches(":2380");
                 format!("{name} {}", format!("{:?}", member.standing()).to_lowercase())
             });
-            format!("join {}", words.collect::<Vec<_>>().join(", "))
+            format!("{first}join {}", words.collect::<Vec<_>>().join(", "))
         }
         Start::Bootstrap { order } => format!("bootstrap {}", order.nonce),
         Start::Wait(waiting) => format!("wait {}: {waiting}", waiting.reason()),
@@ -82,6 +83,7 @@ pub fn nothing(me: &str) -> Evidence {
         order: Order::None,
         peers: Vec::new(),
         added_for: Duration::ZERO,
+        whole_log_until: 100,
     }
 }
 
@@ -95,6 +97,7 @@ fn evidence(text: &str) -> Evidence {
             "attempt" => evidence.attempt = value.parse().ok(),
             "used" => evidence.used_nonces = [value.to_owned()].into(),
             "void" => evidence.void_nonces = [value.to_owned()].into(),
+            "whole log until" => evidence.whole_log_until = value.parse().expect("a number"),
             "added for" => evidence.added_for = duration(value),
             "order" => evidence.order = order(value),
             "volume" => {
@@ -164,10 +167,11 @@ fn peer(name: &str, text: &str) -> Peer {
 fn list(text: &str) -> MemberList {
     let mut parts = text.split("; ");
     let names = parts.next().unwrap_or_default();
-    let mut list = MemberList { cluster_id: 1, members: Vec::new(), confirmed: false };
+    let mut list = MemberList { cluster_id: 1, members: Vec::new(), confirmed: false, applied: None };
     for part in parts {
         match part.split_once(' ') {
             Some(("cluster", id)) => list.cluster_id = id.parse().expect("a number"),
+            Some(("applied", index)) => list.applied = index.parse().ok(),
             _ => list.confirmed = part == "confirmed",
         }
     }

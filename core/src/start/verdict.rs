@@ -13,9 +13,11 @@ pub enum Start {
     Restart {
         adopt: bool,
     },
-    /// As the member that these members have added.
+    /// As the member that these members have added. `fetch_until`: they have applied so many entries that they will
+    /// send a snapshot, and etcd must have received it before it is started to serve.
     Join {
         members: Vec<Member>,
+        fetch_until: Option<u64>,
     },
     /// Together with the others that the order names.
     Bootstrap {
@@ -51,6 +53,11 @@ pub enum Waiting {
     /// Other learners start first.
     Turn {
         before: Vec<String>,
+    },
+    /// etcd runs, but only to receive what the others have.
+    Fetching {
+        applied: u64,
+        wanted: u64,
     },
     /// No cluster answers, and there is no order to form one.
     NoOrder,
@@ -100,6 +107,7 @@ impl Waiting {
             Self::NoQuorum => "NoQuorum",
             Self::ClustersDisagree { .. } => "ClustersDisagree",
             Self::Turn { .. } => "Turn",
+            Self::Fetching { .. } => "Fetching",
             Self::NoOrder => "NoOrder",
             Self::MalformedOrder { .. } => "MalformedOrder",
             Self::OrderForOthers { .. } => "OrderForOthers",
@@ -140,6 +148,9 @@ impl fmt::Display for Waiting {
                 write!(f, "different clusters list this member: {}", clusters.join(", "))
             }
             Self::Turn { before } => write!(f, "others to start first: {}", before.join(", ")),
+            Self::Fetching { applied, wanted } => {
+                write!(f, "the data of the other members: {applied} of {wanted} entries are here")
+            }
             Self::NoOrder => f.write_str("a member of the cluster to answer, or an order to form one"),
             Self::MalformedOrder { error } => write!(f, "an order that can be read: {error}"),
             Self::OrderForOthers { why } => write!(f, "an order for this pod: {why}"),

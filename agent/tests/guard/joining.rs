@@ -1,0 +1,110 @@
+//! Members that join a cluster whose log does not begin with the first entry any more.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::Path;
+
+use etcd_operator_core::etcd_config::PEER_PORT;
+use etcd_operator_core::observed::Process;
+
+use crate::pods::{Cluster, until};
+use crate::{NEWEST, OLDEST, VERSIONS, formed};
+
+/// One member with so much behind it, and a pod that waits to be added.
+fn with_a_past(mut cluster: Cluster, entries: usize) -> Cluster {
+    for number in 0..entries {
+        cluster.etcdctl(0, &["put", "key", &number.to_string()]);
+    }
+    cluster.take_order_back();
+    cluster.start(1);
+    cluster.waits(1, "NotAMember");
+    cluster.tell(&[1], &[0, 1]);
+    cluster
+}
+
+fn becomes_etcd_with_the_data(cluster: &Cluster, newest: &str) {
+    cluster.is_listed_as_started(1);
+    until("the agent to become etcd", || cluster.runs_etcd(1).then_some(()));
+    cluster.promote(1);
+    cluster.serves(&[0, 1]);
+    assert!(cluster.etcdctl(1, &["get", "key"]).contains(newest));
+}
+
+#[test]
+fn who_joins_receives_the_data_before_it_serves() {
+    for version in &VERSIONS[2..] {
+        let cluster = with_a_past(formed(version, 1), 120);
+        cluster.add_learner(1);
+        becomes_etcd_with_the_data(&cluster, "119");
+        let log = cluster.log(1);
+        assert!(log.contains("the data of the other members: 0 of 1"), "{version}:\n{log}");
+        assert!(log.contains("starting etcd with the data of the other members"), "{version}:\n{log}");
+        assert!(log.contains("received and saved database snapshot"), "{version}:\n{log}");
+    }
+}
+
+#[test]
+fn two_that_receive_do_not_get_into_each_others_way() {
+    let mut cluster = with_a_past(formed(NEWEST, 1), 120);
+    cluster.start(2);
+    cluster.waits(2, "NotAMember");
+    cluster.tell(&[1, 2], &[0, 1, 2]);
+    for ordinal in [1, 2] {
+        cluster.add_learner(ordinal);
+    }
+    for ordinal in [1, 2] {
+        until("the agent to become etcd", || cluster.runs_etcd(ordinal).then_some(()));
+        cluster.promote(ordinal);
+    }
+    cluster.serves(&[0, 1, 2]);
+    for ordinal in [1, 2] {
+        assert!(cluster.log(ordinal).contains(r#""reason":"Fetching""#));
+    }
+}
+
+#[test]
+fn before_3_6_the_snapshot_count_decides() {
+    let mut cluster = Cluster::new(OLDEST);
+    cluster.config.options.snapshot_count = Some(10);
+    cluster.give_order("n1", 1);
+    cluster.start(0);
+    cluster.serves(&[0]);
+    let cluster = with_a_past(cluster, 20);
+    cluster.add_learner(1);
+    becomes_etcd_with_the_data(&cluster, "19");
+    assert!(cluster.log(1).contains(r#""reason":"Fetching""#));
+}
+
+#[test]
+fn who_receives_says_so_and_ends_with_its_etcd_when_told() {
+    let mut cluster = formed(NEWEST, 1);
+    let file = cluster.directory().join("child");
+    cluster.receive_by(&format!("echo $$ > {}; exec /bin/sleep 600", file.display()));
+    let mut cluster = with_a_past(cluster, 120);
+    cluster.add_learner(1);
+    let report = cluster.waits(1, "Fetching");
+    assert_eq!((report.process(), report.ever_started), (Process::Started, true));
+    assert_eq!((cluster.probe(1, "/livez"), cluster.probe(1, "/readyz")), (Some(200), Some(503)));
+    assert!(!cluster.runs_etcd(1));
+
+    let child = until("it to run", || fs::read_to_string(&file).ok().filter(|id| id.ends_with('\n')));
+    let process = Path::new("/proc").join(child.trim());
+    assert!(process.exists());
+    assert!(cluster.terminate(1).success());
+    assert!(!process.exists());
+}
+
+#[test]
+fn an_etcd_that_cannot_receive_says_why_and_does_so_when_it_can() {
+    let mut cluster = with_a_past(formed(NEWEST, 1), 120);
+    let taken = TcpListener::bind((cluster.host(1), PEER_PORT)).expect("nobody listens there yet");
+    cluster.add_learner(1);
+    assert_eq!(cluster.ended(1).code(), Some(1));
+    let message = cluster.termination_message(1);
+    assert!(message.starts_with("etcd ended while it received the data of the other members"), "{message}");
+    assert!(message.ends_with("bind: address already in use"), "{message}");
+
+    drop(taken);
+    cluster.start(1);
+    becomes_etcd_with_the_data(&cluster, "119");
+}
