@@ -1,15 +1,19 @@
 //! Where the other pods are: what the operator told, and what the peer Service's name says.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, ToSocketAddrs};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use etcd_operator_core::etcd_config::PEER_PORT;
+use etcd_operator_core::start::{Answer, MemberList, Peer};
 
 const AGAIN: Duration = Duration::from_secs(1);
+/// Nearly every answer is there by then.
+const FIRST_ANSWERS: Duration = Duration::from_millis(200);
 
-/// The addresses that a name has, looked up again and again in the background: a resolver may take seconds.
+/// The addresses that a name has, looked up again and again in the background, as long as somebody wants to know: a
+/// resolver may take seconds.
 pub struct Lookup {
     result: Arc<(Mutex<Option<BTreeSet<IpAddr>>>, Condvar)>,
 }
@@ -17,11 +21,12 @@ pub struct Lookup {
 impl Lookup {
     pub fn begin(host: &str) -> Self {
         let result = Arc::new((Mutex::new(None), Condvar::new()));
-        let (host, shared) = (absolute(host), Arc::clone(&result));
+        let (host, wanted) = (absolute(host), Arc::downgrade(&result));
         std::thread::spawn(move || {
-            let (found, changed) = &*shared;
             loop {
                 let addresses = (host.as_str(), PEER_PORT).to_socket_addrs();
+                let Some(shared) = wanted.upgrade() else { return };
+                let (found, changed) = &*shared;
                 let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
                 match addresses {
                     Ok(addresses) => *found = Some(addresses.map(|address| address.ip()).collect()),
@@ -30,6 +35,7 @@ impl Lookup {
                 }
                 changed.notify_all();
                 drop(found);
+                drop(shared);
                 std::thread::sleep(AGAIN);
             }
         });
@@ -50,6 +56,35 @@ impl Lookup {
     }
 }
 
+/// The names of members, each looked up on its own.
+#[derive(Default)]
+pub struct Names {
+    lookups: BTreeMap<String, Lookup>,
+}
+
+impl Names {
+    /// Where the names of those lead that could be joined. Before there is a list to join by, no name is asked for: it
+    /// may not exist yet, which caches would remember.
+    pub fn of_those_to_join(&mut self, peers: &[Peer]) -> BTreeMap<String, BTreeSet<IpAddr>> {
+        let confirmed = peers.iter().filter_map(|peer| match &peer.answer {
+            Answer::Members(list) => Some(list).filter(|list| list.confirmed),
+            Answer::Waiting | Answer::Refused | Answer::Silent | Answer::Unknown => None,
+        });
+        self.follow(&confirmed.flat_map(MemberList::started_hosts).collect())
+    }
+
+    /// Where each of these leads. Only they are looked up from now on.
+    fn follow(&mut self, hosts: &BTreeSet<&str>) -> BTreeMap<String, BTreeSet<IpAddr>> {
+        self.lookups.retain(|host, _| hosts.contains(host.as_str()));
+        for host in hosts {
+            self.lookups.entry((*host).to_owned()).or_insert_with(|| Lookup::begin(host));
+        }
+        let until = Instant::now() + FIRST_ANSWERS;
+        let found = |lookup: &Lookup| lookup.found_within(until.saturating_duration_since(Instant::now()));
+        self.lookups.iter().map(|(host, lookup)| (host.clone(), found(lookup))).collect()
+    }
+}
+
 /// With a dot at the end, no search domain is tried first.
 fn absolute(host: &str) -> String {
     let complete = host.parse::<IpAddr>().is_ok() || host.ends_with('.');
@@ -59,6 +94,15 @@ fn absolute(host: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_the_names_that_are_asked_for_are_followed() {
+        let mut names = Names::default();
+        let found = names.follow(&["127.0.0.1", "127.0.0.2"].into());
+        assert_eq!(found["127.0.0.2"], BTreeSet::from([IpAddr::from([127, 0, 0, 2])]));
+        assert_eq!(names.follow(&["127.0.0.1"].into()).len(), 1);
+        assert!(names.follow(&BTreeSet::new()).is_empty());
+    }
 
     #[test]
     fn names_are_taken_as_they_are() {

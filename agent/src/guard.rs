@@ -1,6 +1,6 @@
 //! Looks, lets `core` decide, and becomes etcd; or waits and looks again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -17,7 +17,7 @@ use jiff::Timestamp;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::addresses::Lookup;
+use crate::addresses::{Lookup, Names};
 use crate::fetch::{self, Receiver};
 use crate::files::read_if_there;
 use crate::page::Page;
@@ -105,6 +105,7 @@ struct Guard<'a> {
     page: Option<Page>,
     lookup: Option<Lookup>,
     peers: Peers,
+    names: Names,
     /// Orders that a cluster was seen to have formed by.
     void_nonces: BTreeSet<String>,
     /// Since when we have been listed as added.
@@ -121,6 +122,7 @@ impl<'a> Guard<'a> {
             page: None,
             lookup: None,
             peers: Peers::new(&settings.config.cluster_uid, &settings.peer_url),
+            names: Names::default(),
             void_nonces: BTreeSet::new(),
             added: None,
             current: None,
@@ -142,6 +144,7 @@ impl<'a> Guard<'a> {
             void_nonces: self.void_nonces.clone(),
             order: read_order(settings),
             peers: Vec::new(),
+            names: BTreeMap::new(),
             added_for: Duration::ZERO,
             whole_log_until: whole_log_until(&settings.config),
         };
@@ -150,6 +153,7 @@ impl<'a> Guard<'a> {
             self.be_found(&evidence);
             let addresses = self.addresses(&evidence);
             evidence.peers = self.peers.ask(&addresses);
+            evidence.names = self.names.of_those_to_join(&evidence.peers);
             evidence.added_for = self.added_for(&evidence.peers);
             self.void_nonces.extend(voided_order(&evidence).map(str::to_owned));
         }
@@ -209,6 +213,8 @@ impl<'a> Guard<'a> {
         receiver: &Receiver,
     ) -> Result<(), Error> {
         let settings = self.settings;
+        // From here on etcd itself looks for the others.
+        (self.lookup, self.names) = (None, Names::default());
         let evidence =
             Evidence { volume: volume::look(&settings.volume).map_err(Error::Volume)?, ..evidence };
         let wait = |applied| self.wait(Waiting::Fetching { applied, wanted }, &evidence);
@@ -243,7 +249,9 @@ impl<'a> Guard<'a> {
             | Waiting::OrderNotArmed
             | Waiting::PeersMissing { .. }
             | Waiting::FirstStarter { .. } => 50,
-            Waiting::Turn { .. } | Waiting::NoQuorum | Waiting::Fetching { .. } => 100,
+            Waiting::Turn { .. } | Waiting::NoQuorum | Waiting::Names { .. } | Waiting::Fetching { .. } => {
+                100
+            }
             Waiting::DataLost { .. }
             | Waiting::NeverPublished { .. }
             | Waiting::NotAMember

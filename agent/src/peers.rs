@@ -86,7 +86,7 @@ impl Peers {
             known.met.get_or_insert_with(Instant::now);
         }
         let met_for = known.met.map_or(Duration::ZERO, |met| met.elapsed());
-        Peer { url: known.url.clone(), met_for, answer: heard.answer }
+        Peer { address, url: known.url.clone(), met_for, answer: heard.answer }
     }
 
     fn ask_one(&self, address: IpAddr) -> Heard {

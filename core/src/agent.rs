@@ -79,7 +79,8 @@ impl Report {
             | Waiting::NeverPublished { .. }
             | Waiting::NoQuorum
             | Waiting::ClustersDisagree { .. }
-            | Waiting::Turn { .. } => Process::Waiting,
+            | Waiting::Turn { .. }
+            | Waiting::Names { .. } => Process::Waiting,
             Waiting::NoOrder | Waiting::OrderForOthers { .. } | Waiting::OrderVoid { .. }
                 if self.ever_started =>
             {
@@ -151,6 +152,7 @@ mod tests {
             Waiting::NoQuorum,
             Waiting::ClustersDisagree { clusters: vec![text()] },
             Waiting::Turn { before: vec![text()] },
+            Waiting::Names { astray: vec![text()] },
             Waiting::Fetching { applied: 1, wanted: 2 },
             Waiting::NoOrder,
             Waiting::MalformedOrder { error: text() },

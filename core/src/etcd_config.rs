@@ -115,6 +115,12 @@ pub fn peer_url(host: &str) -> String {
     format!("{SCHEME}://{host}:{PEER_PORT}")
 }
 
+/// The name or address in a URL that one of these made.
+pub fn host_of(url: &str) -> Option<&str> {
+    let (host, _port) = url.split_once("://")?.1.rsplit_once(':')?;
+    Some(host.trim_start_matches('[').trim_end_matches(']'))
+}
+
 pub fn client_url(host: &str) -> String {
     format!("{SCHEME}://{host}:{CLIENT_PORT}")
 }

@@ -8,6 +8,7 @@ mod natural;
 mod verdict;
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::time::Duration;
 
 pub use evidence::{Answer, Evidence, Identity, Member, MemberList, Order, Peer, Standing, Volume};
@@ -26,6 +27,9 @@ const FIRST_STARTER: Duration = Duration::from_secs(3);
 const TURN: Duration = Duration::from_secs(5);
 /// The same, if nothing at all is to be seen there: between agent and etcd there is a moment without both.
 const MOMENT: Duration = Duration::from_secs(1);
+
+/// How long a former address of a member can be served for its name.
+const FORMER_ADDRESS: Duration = Duration::from_secs(35);
 
 pub fn decide_start(evidence: &Evidence) -> Start {
     if let Some(refusal) = against_volume(evidence) {
@@ -124,12 +128,31 @@ fn join(evidence: &Evidence, list: &MemberList, applied: Option<u64>) -> Start {
         .filter(|url| Natural(url) < Natural(&evidence.peer_url) && is_starting(evidence, url))
         .cloned()
         .collect();
-    if before.is_empty() {
-        let fetch_until = applied.filter(|&applied| applied > evidence.whole_log_until);
-        Start::Join { members: list.members.clone(), fetch_until }
-    } else {
-        Start::Wait(Waiting::Turn { before })
+    if !before.is_empty() {
+        return Start::Wait(Waiting::Turn { before });
     }
+    let astray = names_astray(evidence, list);
+    if !astray.is_empty() && evidence.added_for < FORMER_ADDRESS {
+        return Start::Wait(Waiting::Names { astray });
+    }
+    let fetch_until = applied.filter(|&applied| applied > evidence.whole_log_until);
+    Start::Join { members: list.members.clone(), fetch_until }
+}
+
+/// Names that lead to where no member answers, while one answers where no name leads to. When a pod was made again, its
+/// name may lead to its former address for half a minute, and an etcd that joins meanwhile finds nobody and ends.
+/// If a member answers nowhere, its name is not to blame.
+fn names_astray(evidence: &Evidence, list: &MemberList) -> Vec<String> {
+    let in_cluster = |peer: &&Peer| matches!(&peer.answer, Answer::Members(theirs) if theirs.cluster_id == list.cluster_id);
+    let answering: BTreeSet<IpAddr> =
+        evidence.peers.iter().filter(in_cluster).map(|peer| peer.address).collect();
+    let leads_to = |host: &str| evidence.names.get(host).into_iter().flatten();
+    let found: BTreeSet<&IpAddr> = list.started_hosts().flat_map(leads_to).collect();
+    if answering.iter().all(|address| found.contains(address)) {
+        return Vec::new();
+    }
+    let astray = |host: &&str| !leads_to(host).any(|address| answering.contains(address));
+    list.started_hosts().filter(astray).map(str::to_owned).collect()
 }
 
 /// Whether another learner is about to start or is starting. An etcd that joins asks every listed member for its

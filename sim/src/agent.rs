@@ -1,6 +1,7 @@
 //! The agents in the pods: they look around, and the decision that the real agent makes says whether etcd may start.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use etcd_operator_core::agent::Report;
@@ -98,7 +99,7 @@ fn look(world: &World, ordinal: Ordinal, sandbox: &kube::Sandbox) -> Option<(Evi
             memory.met.remove(&other);
         }
         let met_for = memory.met.get(&other).map_or(Duration::ZERO, |&since| time(world.now - since));
-        peers.push(Peer { url: there.then(|| url(other)), met_for, answer });
+        peers.push(Peer { address: address(other), url: there.then(|| url(other)), met_for, answer });
     }
     let added = peers.iter().any(|peer| match &peer.answer {
         Answer::Members(list) => list.standing_of(&url(ordinal)) == Some(start::Standing::Added),
@@ -111,8 +112,14 @@ fn look(world: &World, ordinal: Ordinal, sandbox: &kube::Sandbox) -> Option<(Evi
         used_nonces.clear();
         peers.retain(|peer| !matches!(peer.answer, Answer::Members(_)));
         let all = Ordinal::below(9).filter(|&other| other != ordinal);
-        let waiting = |other| Peer { url: Some(url(other)), met_for: Duration::MAX, answer: Answer::Waiting };
-        peers = all.map(waiting).collect();
+        peers = all
+            .map(|other| Peer {
+                address: address(other),
+                url: Some(url(other)),
+                met_for: Duration::MAX,
+                answer: Answer::Waiting,
+            })
+            .collect();
     }
     let identity =
         Identity { cluster_uid: cluster_uid.clone(), name: name(ordinal), used_nonces: BTreeSet::new() };
@@ -127,6 +134,7 @@ fn look(world: &World, ordinal: Ordinal, sandbox: &kube::Sandbox) -> Option<(Evi
         void_nonces: memory.void.clone(),
         order: parsed.map_or(Order::None, Order::There),
         peers,
+        names: Ordinal::below(9).map(|other| (name(other), [address(other)].into())).collect(),
         added_for: memory.added_since.map_or(Duration::ZERO, |since| time(world.now - since)),
         whole_log_until: u64::MAX,
     };
@@ -177,6 +185,10 @@ fn name(ordinal: Ordinal) -> String {
 
 fn url(ordinal: Ordinal) -> String {
     format!("http://kv-{ordinal}:2380")
+}
+
+fn address(ordinal: Ordinal) -> IpAddr {
+    Ipv4Addr::new(10, 0, 0, ordinal.0).into()
 }
 
 fn time(ticks: Tick) -> Duration {

@@ -1,4 +1,4 @@
-//! Members that join a cluster whose log does not begin with the first entry any more.
+//! Members that join: what they receive first, and how they find the others.
 
 use std::fs;
 use std::net::TcpListener;
@@ -6,8 +6,9 @@ use std::path::Path;
 
 use etcd_operator_core::etcd_config::PEER_PORT;
 use etcd_operator_core::observed::Process;
+use etcd_operator_core::start::Waiting;
 
-use crate::pods::{Cluster, until};
+use crate::pods::{Cluster, a_while, until};
 use crate::{NEWEST, OLDEST, VERSIONS, formed};
 
 /// One member with so much behind it, and a pod that waits to be added.
@@ -60,6 +61,23 @@ fn two_that_receive_do_not_get_into_each_others_way() {
     for ordinal in [1, 2] {
         assert!(cluster.log(ordinal).contains(r#""reason":"Fetching""#));
     }
+}
+
+#[test]
+fn who_would_not_find_the_members_by_their_names_waits() {
+    let mut cluster = Cluster::new(NEWEST);
+    // Whatever it leads to, the member is elsewhere.
+    cluster.names.insert(0, "localhost".into());
+    cluster.give_order("n1", 1);
+    cluster.start(0);
+    cluster.serves(&[0]);
+    let cluster = with_a_past(cluster, 0);
+    cluster.add_learner(1);
+    let report = cluster.waits(1, "Names");
+    assert_eq!(report.waiting, Waiting::Names { astray: vec!["localhost".into()] });
+    assert_eq!(report.process(), Process::Waiting);
+    a_while();
+    assert!(!cluster.runs_etcd(1));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Members of a cluster as bare processes: each with an address on loopback, a volume and a pod's memory of its own.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
@@ -30,6 +31,8 @@ pub struct Cluster {
     /// What is started as etcd from now on.
     etcd: PathBuf,
     pub config: MemberConfig,
+    /// Members that are not called by their address.
+    pub names: BTreeMap<usize, String>,
     pods: Vec<Option<Child>>,
     _alone: MutexGuard<'static, ()>,
 }
@@ -53,7 +56,16 @@ impl Cluster {
         };
         fs::create_dir_all(directory.join("order")).expect("a scratch directory");
         let etcd = programs.join("etcd");
-        Self { directory, network, programs, etcd, config, pods: Vec::new(), _alone: alone }
+        Self {
+            directory,
+            network,
+            programs,
+            etcd,
+            config,
+            names: BTreeMap::new(),
+            pods: Vec::new(),
+            _alone: alone,
+        }
     }
 
     pub fn host(&self, ordinal: usize) -> String {
@@ -61,7 +73,11 @@ impl Cluster {
     }
 
     pub fn url(&self, ordinal: usize) -> String {
-        peer_url(&self.host(ordinal))
+        peer_url(&self.called(ordinal))
+    }
+
+    fn called(&self, ordinal: usize) -> String {
+        self.names.get(&ordinal).cloned().unwrap_or_else(|| self.host(ordinal))
     }
 
     pub fn volume(&self, ordinal: usize) -> PathBuf {
@@ -102,7 +118,7 @@ impl Cluster {
             .env(environment::CONFIG, serde_json::to_string(&self.config).expect("plain data"))
             .env(environment::POD, name(ordinal))
             .env(environment::ADDRESS, self.host(ordinal))
-            .env(environment::HOST, self.host(ordinal))
+            .env(environment::HOST, self.called(ordinal))
             .env(environment::LISTEN, self.host(ordinal))
             .env(environment::ETCD, &self.etcd)
             .env(environment::VOLUME, self.volume(ordinal))

@@ -174,6 +174,14 @@ fn a_pod_of_the_newer_protocol_listens_on_it() {
 }
 
 #[test]
+fn a_url_tells_its_host() {
+    assert_eq!(host_of(&peer_url("kv-0.kv-peer.ns.svc")), Some("kv-0.kv-peer.ns.svc"));
+    assert_eq!(host_of("https://127.0.0.1:2380"), Some("127.0.0.1"));
+    assert_eq!(host_of("http://[fd00::1]:2380"), Some("fd00::1"));
+    assert_eq!(host_of("kv-0"), None);
+}
+
+#[test]
 fn an_extra_argument_overrules_ours() {
     let mut config = config("3.5.21");
     config.options.extra_arguments =

@@ -1,10 +1,12 @@
 //! What is known when etcd is about to be started.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::etcd_config::host_of;
 use crate::order::BootstrapOrder;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +28,8 @@ pub struct Evidence {
     pub order: Order,
     /// One per known address, except our own.
     pub peers: Vec<Peer>,
+    /// Where the names of started members lead, once this one could join them.
+    pub names: BTreeMap<String, BTreeSet<IpAddr>>,
     /// Since when the members have listed this one as added. Learners take turns, but not for ever.
     pub added_for: Duration,
     /// How many entries a member applies before its log does not begin with the first one any more.
@@ -61,6 +65,7 @@ pub enum Order {
 /// Another pod, or whatever lives at an address that was said to be one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
+    pub address: IpAddr,
     /// Its peer URL, if its agent has ever told us.
     pub url: Option<String>,
     /// Since when we have known that an agent or a forming etcd is there.
@@ -136,6 +141,12 @@ impl MemberList {
 
     pub fn standing_of(&self, peer_url: &str) -> Option<Standing> {
         self.at(peer_url).map(Member::standing)
+    }
+
+    /// The names or addresses of those that have ever started, so that their names exist.
+    pub fn started_hosts(&self) -> impl Iterator<Item = &str> {
+        let started = self.members.iter().filter(|member| member.standing() == Standing::Started);
+        started.filter_map(|member| host_of(member.peer_urls.first()?))
     }
 
     /// Whether this is what a member of a cluster that has not formed yet says: it was started by this very order,

@@ -7,7 +7,7 @@ use proptest::collection::{btree_set, vec};
 use proptest::option;
 use proptest::prelude::*;
 
-use super::tests::{nothing, url};
+use super::tests::{address, nothing, url};
 use super::*;
 
 const ME: &str = "kv-1";
@@ -62,6 +62,7 @@ fn peer() -> impl Strategy<Value = Peer> {
         1 => Just(Answer::Unknown),
     ];
     (option::of(name()), 0..20u64, answer).prop_map(|(name, seconds, answer)| Peer {
+        address: address(name.as_deref().unwrap_or("somebody")),
         url: name.as_deref().map(url),
         met_for: Duration::from_secs(seconds),
         answer,
@@ -84,10 +85,20 @@ fn evidence() -> impl Strategy<Value = Evidence> {
         1 => Just(Order::Malformed("torn".into())),
         6 => order().prop_map(Order::There),
     ];
-    let rest =
-        (option::of(uid()), option::of(1..3u32), btree_set(nonce(), 0..2), btree_set(nonce(), 0..2), 0..9u64);
-    (volume(), order, vec(peer(), 0..6), rest).prop_map(
-        |(volume, order, peers, (adopts, attempt, used, void_nonces, added))| {
+    let right = prop_oneof![6 => Just(true), 1 => Just(false)];
+    let names = vec(right, 5).prop_map(|right| {
+        let names = right.into_iter().zip(0..).map(|(right, ordinal)| (right, format!("kv-{ordinal}")));
+        names.map(|(right, name)| (name.clone(), [address(if right { &name } else { "nobody" })].into()))
+    });
+    let rest = (
+        option::of(uid()),
+        option::of(1..3u32),
+        btree_set(nonce(), 0..2),
+        btree_set(nonce(), 0..2),
+        0..60u64,
+    );
+    (volume(), order, vec(peer(), 0..6), names, rest).prop_map(
+        |(volume, order, peers, names, (adopts, attempt, used, void_nonces, added))| {
             let remembered: BTreeSet<String> = volume
                 .identity
                 .iter()
@@ -99,6 +110,7 @@ fn evidence() -> impl Strategy<Value = Evidence> {
                 volume,
                 order,
                 peers,
+                names: names.collect(),
                 adopts,
                 attempt,
                 used_nonces: remembered,
@@ -171,6 +183,18 @@ proptest! {
                 let said_so = lists(&evidence).any(|list| list.confirmed && list.applied == Some(index));
                 prop_assert!(said_so, "nobody may ever have so many entries");
             }
+        }
+    }
+
+    #[test]
+    fn who_joins_early_finds_one_of_them_by_its_name(evidence in evidence()) {
+        if let Start::Join { members, .. } = decide_start(&evidence) {
+            let started = || members.iter().filter(|member| !member.client_urls.is_empty());
+            let by_name = started().flat_map(|member| &evidence.names[&member.name]);
+            let lists_one = |peer: &Peer| matches!(&peer.answer, Answer::Members(_));
+            let there = |at: &IpAddr| evidence.peers.iter().any(|peer| peer.address == *at && lists_one(peer));
+            let in_time = evidence.added_for < Duration::from_secs(30);
+            prop_assert!(!in_time || started().count() == 0 || by_name.into_iter().any(there));
         }
     }
 

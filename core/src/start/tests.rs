@@ -1,5 +1,7 @@
 //! Scenarios as text, and what must hold whatever is seen.
 
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use super::*;
@@ -82,13 +84,22 @@ pub fn nothing(me: &str) -> Evidence {
         void_nonces: BTreeSet::new(),
         order: Order::None,
         peers: Vec::new(),
+        names: BTreeMap::new(),
         added_for: Duration::ZERO,
         whole_log_until: 100,
     }
 }
 
+/// Where a pod is, by the number in its name.
+pub fn address(name: &str) -> IpAddr {
+    let number: String = name.chars().filter(char::is_ascii_digit).collect();
+    Ipv4Addr::new(10, 0, 0, number.parse().unwrap_or(255)).into()
+}
+
 fn evidence(text: &str) -> Evidence {
     let mut evidence = nothing("kv-1");
+    evidence.names =
+        (0..3).map(|n| format!("kv-{n}")).map(|it| (it.clone(), [address(&it)].into())).collect();
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
         let (key, value) = line.split_once(": ").unwrap_or_else(|| panic!("no key: {line}"));
         match key {
@@ -100,6 +111,10 @@ fn evidence(text: &str) -> Evidence {
             "whole log until" => evidence.whole_log_until = value.parse().expect("a number"),
             "added for" => evidence.added_for = duration(value),
             "order" => evidence.order = order(value),
+            _ if key.starts_with("name ") => {
+                let found = value.split(' ').filter(|pod| *pod != "nowhere").map(address).collect();
+                evidence.names.insert(key["name ".len()..].into(), found);
+            }
             "volume" => {
                 evidence.volume = volume(value);
                 evidence
@@ -161,7 +176,7 @@ fn peer(name: &str, text: &str) -> Peer {
             Answer::Members(list(text.strip_prefix("lists ").unwrap_or_else(|| panic!("no answer: {text}"))))
         }
     };
-    Peer { url: (name != "?").then(|| url(name)), met_for: duration(met), answer }
+    Peer { address: address(name), url: (name != "?").then(|| url(name)), met_for: duration(met), answer }
 }
 
 fn list(text: &str) -> MemberList {

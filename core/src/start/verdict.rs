@@ -54,6 +54,10 @@ pub enum Waiting {
     Turn {
         before: Vec<String>,
     },
+    /// Names of members do not lead to them yet.
+    Names {
+        astray: Vec<String>,
+    },
     /// etcd runs, but only to receive what the others have.
     Fetching {
         applied: u64,
@@ -107,6 +111,7 @@ impl Waiting {
             Self::NoQuorum => "NoQuorum",
             Self::ClustersDisagree { .. } => "ClustersDisagree",
             Self::Turn { .. } => "Turn",
+            Self::Names { .. } => "Names",
             Self::Fetching { .. } => "Fetching",
             Self::NoOrder => "NoOrder",
             Self::MalformedOrder { .. } => "MalformedOrder",
@@ -148,6 +153,9 @@ impl fmt::Display for Waiting {
                 write!(f, "different clusters list this member: {}", clusters.join(", "))
             }
             Self::Turn { before } => write!(f, "others to start first: {}", before.join(", ")),
+            Self::Names { astray } => {
+                write!(f, "names of members to lead to where they are now: {}", astray.join(", "))
+            }
             Self::Fetching { applied, wanted } => {
                 write!(f, "the data of the other members: {applied} of {wanted} entries are here")
             }
