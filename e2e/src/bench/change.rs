@@ -40,24 +40,30 @@ impl Change {
 
     /// Returns when the cluster has so many members, each of them serves, and the status says so.
     pub async fn done(self, began: Instant, size: u8) -> Result<Sample> {
-        let Self { name, pods, mut clusters } = self;
-        let in_status = async {
-            let settled = |seen: &Seen<EtcdCluster>| {
-                seen.as_ref().and_then(|seen| seen.get(&name)).is_some_and(|it| is_settled(it, size))
+        let Self { name, pods, clusters } = self;
+        let in_status = async |says_so: fn(&EtcdCluster, u8) -> bool| {
+            let said = |seen: &Seen<EtcdCluster>| {
+                seen.as_ref().and_then(|seen| seen.get(&name)).is_some_and(|it| says_so(it, size))
             };
-            clusters.wait_for(settled).await.context("the watch of clusters ended")?;
+            clusters.clone().wait_for(said).await.context("the watch of clusters ended")?;
             anyhow::Ok(Instant::now())
         };
         let in_etcd = async { anyhow::Ok(in_etcd(pods, usize::from(size)).await) };
         let what = format!("{name} has {size} member(s), and says so");
-        let both = async { tokio::try_join!(in_status, in_etcd) };
-        let Ok(reached) = progress::told(&what, tokio::time::timeout(LIMIT, both)).await else {
+        let all = async { tokio::try_join!(in_status(is_settled), in_status(shows_members), in_etcd) };
+        let Ok(reached) = progress::told(&what, tokio::time::timeout(LIMIT, all)).await else {
             bail!("timed out after {LIMIT:?}: {what}");
         };
-        let (status, etcd) = reached?;
-        let time = status.max(etcd).duration_since(began);
-        Ok(Sample { time, status_lag: Some(status.saturating_duration_since(etcd)), write_gap: None })
+        let (settled, shown, etcd) = reached?;
+        let time = settled.max(etcd).duration_since(began);
+        Ok(Sample { time, status_lag: Some(shown.saturating_duration_since(etcd)), write_gap: None })
     }
+}
+
+/// What `kubectl get` shows as READY. That pods and volumes are gone, too, is another matter.
+fn shows_members(cluster: &EtcdCluster, size: u8) -> bool {
+    let ready = cluster.status.as_ref().and_then(|status| status.ready_replicas);
+    if size == 0 { is_settled(cluster, size) } else { ready == Some(i32::from(size)) }
 }
 
 /// When etcd itself had so many voters and every one of them served; without any, when no pod was left.
