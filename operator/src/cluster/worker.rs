@@ -9,7 +9,7 @@ use etcd_operator_core::desired::Desired;
 use etcd_operator_core::intent::Intent;
 use etcd_operator_core::names::Names;
 use etcd_operator_core::plan::{Action, Plan, Terms};
-use etcd_operator_core::status::Trouble;
+use etcd_operator_core::status::{Trouble, next_heartbeat};
 use etcd_operator_core::validate::{Problem, validate};
 use kube::runtime::reflector::ObjectRef;
 use tokio::sync::Notify;
@@ -22,7 +22,7 @@ use super::objects::Objects;
 use super::pace::{Pace, Pause};
 use super::publications::Publications;
 use super::report::Reporter;
-use super::settled::Settled;
+use super::settled::{Settled, Versions};
 use super::surroundings::Surroundings;
 use super::vigil::Vigil;
 use crate::caches::{Caches, Key};
@@ -65,8 +65,8 @@ enum Outcome {
     Again,
     /// The cache does not know yet that the cluster went, or that another came under its name.
     Superseded,
-    /// Nothing to do until something happens.
-    Idle(Plan),
+    /// Nothing to do until something happens. Whether a stream to every member would tell of it.
+    Idle(Plan, bool),
 }
 
 impl Worker {
@@ -98,7 +98,7 @@ impl Worker {
                     continue;
                 }
                 Ok(Outcome::Superseded) => self.pace.waiting(),
-                Ok(Outcome::Idle(plan)) => self.pace.after(&plan),
+                Ok(Outcome::Idle(plan, watched)) => self.pace.after(&plan, watched),
                 Err(Failure::Overtaken) => {
                     self.caches_lag = true;
                     continue;
@@ -164,7 +164,7 @@ impl Worker {
     /// A spec that breaks the rules is told so; whatever runs goes on as it is.
     async fn refuse(&mut self, cluster: &Arc<EtcdCluster>, problems: &[Problem]) -> Result<Outcome, Failure> {
         self.reporter.refuse(cluster, problems).await?;
-        Ok(Outcome::Idle(Plan::default()))
+        Ok(Outcome::Idle(Plan::default(), false))
     }
 
     async fn decide_and_act(
@@ -178,9 +178,10 @@ impl Worker {
         let goal = goal_of(&objects.cluster, desired.map(|desired| desired.intent));
         let mut look = self.look(objects, &goal, names).await;
         watch_silence(&mut self.silent_since, &look.observed);
-        if self.settled.as_ref().is_some_and(|it| it.still_holds(&look, &context.caches, names)) {
-            self.vigil.keep(&look);
-            return Ok(Outcome::Idle(Plan::default()));
+        let versions = |look: &Look| Versions::of(&look.objects, &context.caches, names);
+        if self.settled.as_ref().is_some_and(|it| it.still_holds(&look.observed, &versions(&look))) {
+            let watched = self.vigil.keep(&look);
+            return Ok(Outcome::Idle(Plan::default(), watched));
         }
         self.settled = None;
         let plan = decide(&goal, &look.observed);
@@ -202,15 +203,16 @@ impl Worker {
                 surroundings.keep_budget(&look.observed).await?;
             }
         }
-        self.vigil.keep(&look);
+        let watched = self.vigil.keep(&look);
         if plan.actions.is_empty() {
             look.tell_agents(&context.reach).await;
             // The status has just told of it, and of nothing newer.
             if self.trouble.take().is_some() {
                 return Ok(Outcome::Again);
             }
-            self.settled = plan.is_settled().then(|| Settled::now(&look, &context.caches, names));
-            return Ok(Outcome::Idle(plan));
+            let until = next_heartbeat(&look.objects.cluster);
+            self.settled = plan.is_settled().then(|| Settled::of(&look.observed, versions(&look), until));
+            return Ok(Outcome::Idle(plan, watched));
         }
         self.act(&plan, &Hands { client: &context.client, names, desired, look: &look }).await?;
         self.trouble = None;
