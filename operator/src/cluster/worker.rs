@@ -204,8 +204,8 @@ impl Worker {
             }
         }
         let watched = self.vigil.keep(&look);
+        look.tell_agents(&plan, &context.reach).await;
         if plan.actions.is_empty() {
-            look.tell_agents(&context.reach).await;
             // The status has just told of it, and of nothing newer.
             if self.trouble.take().is_some() {
                 return Ok(Outcome::Again);
