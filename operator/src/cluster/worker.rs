@@ -113,22 +113,21 @@ impl Worker {
 
     /// What was not done may not have been seen by the caches, either.
     fn pace_after(&mut self, trouble: Trouble) -> Pause {
-        let known = self.trouble.as_ref() == Some(&trouble);
         let Key { namespace, name } = &self.key;
         let object = || format!("EtcdCluster {namespace}/{name}");
-        let pause = match &trouble {
+        match &trouble {
+            _ if self.trouble.as_ref() == Some(&trouble) => {}
             Trouble::Failed(error) => {
-                if !known {
-                    tracing::warn!(object = object(), error, "a step failed and is tried again");
-                }
-                self.pace.failure()
+                tracing::warn!(object = object(), error, "a step failed and is tried again");
             }
-            Trouble::EtcdNotYet(_) | Trouble::LeftBehind(_) => {
-                if !known {
-                    tracing::debug!(object = object(), ?trouble, "a step has to wait");
-                }
-                self.pace.waiting()
+            Trouble::EtcdNotYet(_) | Trouble::LeftBehind(_) | Trouble::NamespaceEnding => {
+                tracing::debug!(object = object(), reason = trouble.words(), "a step has to wait");
             }
+        }
+        let pause = match &trouble {
+            Trouble::EtcdNotYet(_) | Trouble::LeftBehind(_) => self.pace.waiting(),
+            // That the cluster goes with its namespace wakes us.
+            Trouble::Failed(_) | Trouble::NamespaceEnding => self.pace.failure(),
         };
         self.trouble = Some(trouble);
         self.caches_lag = true;
