@@ -7,7 +7,7 @@ mod members;
 mod trouble;
 mod view;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::api::{
@@ -74,6 +74,12 @@ pub fn of_cluster(
             ..said
         }),
     }
+}
+
+/// When the status has to be written again although it says nothing new, if it was ever written.
+pub fn next_heartbeat(cluster: &EtcdCluster) -> Option<Timestamp> {
+    let Time(observed_at) = cluster.status.as_ref()?.observed_at.as_ref()?;
+    observed_at.checked_add(SignedDuration::from_secs(HEARTBEAT_SECONDS)).ok()
 }
 
 /// The status when the cluster has formed, once and for all: as it is, with the identity of the cluster.

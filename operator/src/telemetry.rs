@@ -3,7 +3,7 @@
 //! Levels: info = something changed; debug = why nothing was done; warn = degraded, will be tried again;
 //! error = somebody has to look. Messages are constant text and values are fields, one name per meaning:
 //! `object` (kind, namespace and name), `objects` (how many) and `object_kind`, `generation`, `address`,
-//! `version`, `holder` (of the Lease), `error` and its `kind`.
+//! `version`, `holder` (of the Lease), `reason` (of a wait), `error` and its `kind`.
 
 use std::fmt;
 use std::io::IsTerminal;

@@ -75,6 +75,7 @@ pub mod reason {
         VOLUMES_GOING = "VolumesGoing";
         /// What a former cluster of the same name left.
         LEFTOVERS_GOING = "LeftoversGoing";
+        NAMESPACE_ENDING = "NamespaceEnding";
 
         // What is refused.
         FOREIGN_VOLUMES = "ForeignVolumes";

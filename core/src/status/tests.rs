@@ -136,8 +136,11 @@ fn while_nothing_changes_only_the_time_of_the_last_look_is_renewed_now_and_then(
     assert_eq!((&next.observed_at, &next.last_update_time), (&Some(Time(at(300))), &Some(Time(at(0)))));
     let before = cluster.status.clone().expect("settled");
     assert_eq!(next, EtcdClusterStatus { observed_at: Some(Time(at(300))), ..before });
+    assert_eq!(next_heartbeat(&cluster), Some(at(300)));
     cluster.status = Some(next);
     assert_eq!(look(&cluster, at(301)), None);
+    assert_eq!(next_heartbeat(&cluster), Some(at(600)));
+    assert_eq!(next_heartbeat(&plain()), None);
 }
 
 #[test]

@@ -12,6 +12,8 @@ pub enum Trouble {
     EtcdNotYet(String),
     /// This object of a former cluster of the same name has to go first. Kubernetes collects it in its own time.
     LeftBehind(String),
+    /// Nothing can be made in a namespace that is being deleted, and the cluster goes with it.
+    NamespaceEnding,
 }
 
 impl Trouble {
@@ -19,7 +21,7 @@ impl Trouble {
     pub fn is_wait(&self) -> bool {
         match self {
             Self::Failed(_) => false,
-            Self::EtcdNotYet(_) | Self::LeftBehind(_) => true,
+            Self::EtcdNotYet(_) | Self::LeftBehind(_) | Self::NamespaceEnding => true,
         }
     }
 
@@ -28,14 +30,19 @@ impl Trouble {
             Self::Failed(_) => reason::STEP_FAILED,
             Self::EtcdNotYet(_) => reason::AWAITING_ETCD,
             Self::LeftBehind(_) => reason::LEFTOVERS_GOING,
+            Self::NamespaceEnding => reason::NAMESPACE_ENDING,
         }
     }
 
-    pub(super) fn words(&self) -> String {
+    /// For people.
+    pub fn words(&self) -> String {
         match self {
             Self::Failed(why) => format!("a step failed and is tried again: {why}"),
             Self::EtcdNotYet(why) => format!("wait for etcd to accept that; it says: {why}"),
             Self::LeftBehind(what) => format!("wait for {what} of the former cluster of this name to go"),
+            Self::NamespaceEnding => {
+                "wait for the namespace to go: nothing can be made in it any more".into()
+            }
         }
     }
 }

@@ -63,6 +63,7 @@ impl Story {
             "trouble" => self.trouble = Some(Trouble::Failed(rest.to_owned())),
             "etcd-says" => self.trouble = Some(Trouble::EtcdNotYet(rest.to_owned())),
             "left-behind" => self.trouble = Some(Trouble::LeftBehind(rest.to_owned())),
+            "namespace-ending" => self.trouble = Some(Trouble::NamespaceEnding),
             "trouble-over" => self.trouble = None,
             "made-with" => {
                 let spec = serde_json::from_str(rest).map_err(|problem| format!("{problem}, in: {line}"))?;

@@ -160,15 +160,7 @@ async fn sort_out(
     answered_before: BTreeSet<Ordinal>,
     questions: Questions,
 ) -> Asked {
-    let mut asked = Asked {
-        answers: BTreeMap::new(),
-        processes: BTreeMap::new(),
-        answered_before,
-        waiting: BTreeSet::new(),
-        members: Seen::Unknown("no member answers".into()),
-        reached: BTreeMap::new(),
-        via: None,
-    };
+    let mut asked = Asked::nobody(answered_before);
     let mut revision = i64::MAX;
     let mut lists = BTreeMap::new();
     for (ordinal, reply) in replies {
@@ -205,6 +197,18 @@ async fn sort_out(
 }
 
 impl Asked {
+    pub fn nobody(answered_before: BTreeSet<Ordinal>) -> Self {
+        Self {
+            answers: BTreeMap::new(),
+            processes: BTreeMap::new(),
+            answered_before,
+            waiting: BTreeSet::new(),
+            members: Seen::Unknown("no member answers".into()),
+            reached: BTreeMap::new(),
+            via: None,
+        }
+    }
+
     /// The leader's list first: it is the one that is surely up to date.
     fn choose_list(&mut self, lists: BTreeMap<Ordinal, Result<Members, etcd::Error>>) {
         if !self.reached.is_empty() {

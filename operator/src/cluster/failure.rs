@@ -46,11 +46,10 @@ impl Failure {
         let not_yet = match self {
             Self::Etcd { source, .. } => source.not_yet().map(|why| Trouble::EtcdNotYet(why.to_owned())),
             Self::LeftBehind { what } => Some(Trouble::LeftBehind(what.clone())),
-            Self::Overtaken
-            | Self::NotOurs { .. }
-            | Self::Kubernetes { .. }
-            | Self::InvalidSpec
-            | Self::NobodySpeaks { .. } => None,
+            Self::Kubernetes { source, .. } => {
+                is_namespace_ending(source).then_some(Trouble::NamespaceEnding)
+            }
+            Self::Overtaken | Self::NotOurs { .. } | Self::InvalidSpec | Self::NobodySpeaks { .. } => None,
         };
         not_yet.unwrap_or_else(|| Trouble::Failed(chain(self).to_string()))
     }
@@ -69,8 +68,17 @@ pub fn is_code(error: &kube::Error, code: u16) -> bool {
     matches!(error, kube::Error::Api(answer) if answer.code == code)
 }
 
+/// Whether something could not be made because its namespace is being deleted.
+fn is_namespace_ending(error: &kube::Error) -> bool {
+    let kube::Error::Api(answer) = error else { return false };
+    let causes = answer.details.iter().flat_map(|details| &details.causes);
+    answer.code == 403 && causes.into_iter().any(|cause| cause.reason == "NamespaceTerminating")
+}
+
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn refused(reason: &str) -> Failure {
@@ -92,5 +100,26 @@ mod tests {
         let what = || "Service kv-peer".to_owned();
         assert_eq!(Failure::LeftBehind { what: what() }.trouble(), Trouble::LeftBehind(what()));
         assert!(!Failure::NotOurs { what: what() }.trouble().is_wait());
+    }
+
+    /// As an API server answers to what is made in a namespace that is being deleted, and to what one may not make.
+    fn forbidden(causes: serde_json::Value) -> Failure {
+        let answer = json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "reason": "Forbidden", "code": 403,
+            "message": "services \"kv-peer\" is forbidden: unable to create new content in namespace ns because it is \
+                        being terminated",
+            "details": {"name": "kv-peer", "kind": "services", "causes": causes},
+        });
+        let answer: kube::core::Status = serde_json::from_value(answer).expect("it is an answer");
+        Failure::answered("keep Service kv-peer", kube::Error::Api(answer.boxed()))
+    }
+
+    #[test]
+    fn what_cannot_be_made_because_the_namespace_goes_is_no_failure() {
+        let cause = json!({
+            "reason": "NamespaceTerminating", "message": "namespace ns is being terminated", "field": "metadata.namespace",
+        });
+        assert_eq!(forbidden(json!([cause])).trouble(), Trouble::NamespaceEnding);
+        assert!(matches!(forbidden(json!([])).trouble(), Trouble::Failed(_)));
     }
 }

@@ -11,17 +11,18 @@ use etcd_operator_core::observed::{
     Claim, Cluster, ClusterId, Etcd, Formed, MemberId, Observed, Order, Ordinal, Pod, Process, Seen, Set,
 };
 use etcd_operator_core::order::{self, BootstrapOrder};
+use etcd_operator_core::plan::Plan;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim};
 use kube::ResourceExt;
 
 use super::ask::{Asked, Connections, Questions, Whom};
-use super::objects::Objects;
+use super::objects::{Objects, Pods};
 use super::pods;
 use super::publications::Publications;
 use crate::agent;
-use crate::reach::Reach;
+use crate::reach::{PodAddress, Reach};
 
 /// What was seen, and whom to call.
 pub struct Look {
@@ -63,7 +64,7 @@ impl Look {
             cluster,
             order: objects.order.as_deref().map(see_order),
             set: objects.set.as_deref().map(see_set),
-            pods: see_pods(&objects, &asked, &published),
+            pods: see_pods(&objects.pods, &asked, &published),
             claims: objects.claims.iter().map(|(&ordinal, claim)| (ordinal, see_claim(claim))).collect(),
             etcd: Etcd {
                 answers: asked.answers.clone(),
@@ -74,17 +75,15 @@ impl Look {
         Self { objects, observed, asked }
     }
 
-    /// Tells waiting agents where the others are, and makes them look at the members again. An etcd that joins must know
-    /// the same members as those it joins, so this is for when none is about to be added. Who knows of a pod may ask for its
-    /// name at once, so nobody is told of one whose name has not spread.
-    pub async fn tell_agents(&self, reach: &Reach) {
+    /// Tells waiting agents where the others are, and makes them look at the members again. Who knows of a pod may ask for
+    /// its name at once, so nobody is told of one whose name has not spread.
+    pub async fn tell_agents(&self, plan: &Plan, reach: &Reach) {
         let known = self.observed.pods.values().filter(|pod| pod.published);
         let addresses = known.filter_map(|pod| self.objects.published.get(&pod.uid)).flatten();
         let news = News { addresses: addresses.copied().collect() };
-        let waiting =
-            self.asked.waiting.iter().filter_map(|ordinal| pods::address(self.objects.pods.get(ordinal)?));
+        let told = agents_to_tell(plan, &self.objects.pods, &self.asked.waiting);
         // Whoever cannot be told looks by itself, a little later.
-        futures::future::join_all(waiting.map(async |pod| agent::tell(reach, &pod, &news).await)).await;
+        futures::future::join_all(told.iter().map(async |pod| agent::tell(reach, pod, &news).await)).await;
     }
 
     /// The UID of the pod that answered as this member.
@@ -93,6 +92,15 @@ impl Look {
         let (ordinal, _) = answers.find(|(_, it)| it.known().is_some_and(|it| it.member == member))?;
         self.objects.pods.get(ordinal)?.metadata.uid.as_deref()
     }
+}
+
+/// Those that wait, but nobody while there is something to do: an etcd that joins must know the same members as those it
+/// joins, so none may be about to be added.
+fn agents_to_tell(plan: &Plan, pods: &Pods, waiting: &BTreeSet<Ordinal>) -> Vec<PodAddress> {
+    if !plan.actions.is_empty() {
+        return Vec::new();
+    }
+    waiting.iter().filter_map(|ordinal| pods::address(pods.get(ordinal)?)).collect()
 }
 
 /// Remembers who has become silent, and forgets who speaks.
@@ -139,7 +147,7 @@ fn see_set(set: &StatefulSet) -> Set {
     Set { uid: set.uid().unwrap_or_default(), replicas: u8::try_from(replicas).unwrap_or(u8::MAX) }
 }
 
-fn see_pods(objects: &Objects, asked: &Asked, published: &BTreeSet<String>) -> BTreeMap<Ordinal, Pod> {
+fn see_pods(pods: &Pods, asked: &Asked, published: &BTreeSet<String>) -> BTreeMap<Ordinal, Pod> {
     let see = |ordinal: Ordinal, pod: &k8s_openapi::api::core::v1::Pod| {
         let uid = pod.uid().unwrap_or_default();
         // Whoever answered before in this pod, or is listed by now, may run although the kubelet has not told yet.
@@ -160,7 +168,7 @@ fn see_pods(objects: &Objects, asked: &Asked, published: &BTreeSet<String>) -> B
             uid,
         }
     };
-    objects.pods.iter().map(|(&ordinal, pod)| (ordinal, see(ordinal, pod))).collect()
+    pods.iter().map(|(&ordinal, pod)| (ordinal, see(ordinal, pod))).collect()
 }
 
 fn see_claim(claim: &PersistentVolumeClaim) -> Claim {
@@ -176,4 +184,68 @@ fn see_claim(claim: &PersistentVolumeClaim) -> Claim {
 
 fn hexadecimal(text: &str) -> Option<u64> {
     u64::from_str_radix(text, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use etcd_operator_core::observed::{Member, Members, Start};
+    use etcd_operator_core::plan::{Action, WaitingOn};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const CLUSTER: ClusterId = ClusterId(0xc1);
+
+    fn pods(states: &[Value]) -> Pods {
+        let pod = |(ordinal, state): (u8, &Value)| {
+            let pod = json!({
+                "metadata": {"name": format!("kv-{ordinal}"), "namespace": "ns", "uid": format!("uid-{ordinal}")},
+                "status": {"podIP": format!("10.0.0.{ordinal}"), "containerStatuses": [{
+                    "name": "etcd", "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": state,
+                }]},
+            });
+            (Ordinal(ordinal), Arc::new(serde_json::from_value(pod).expect("it is a pod")))
+        };
+        (0..).zip(states).map(pod).collect()
+    }
+
+    fn processes(pods: &Pods, asked: &Asked) -> Vec<Process> {
+        see_pods(pods, asked, &BTreeSet::new()).into_values().map(|pod| pod.etcd).collect()
+    }
+
+    #[test]
+    fn agents_are_told_only_when_nothing_is_left_to_add() {
+        let pods = pods(&[json!({}), json!({}), json!({})]);
+        let waiting = BTreeSet::from([Ordinal(1), Ordinal(2), Ordinal(7)]);
+        let start = Plan::wait(WaitingOn::Start { ordinal: Ordinal(1) });
+        let names: Vec<_> =
+            agents_to_tell(&start, &pods, &waiting).into_iter().map(|address| address.pod).collect();
+        assert_eq!(names, ["kv-1", "kv-2"]);
+        let add = Plan::act(Action::AddLearner { ordinal: Ordinal(2), cluster: CLUSTER });
+        assert_eq!(agents_to_tell(&add.then(start), &pods, &waiting), []);
+    }
+
+    #[test]
+    fn a_pod_that_answered_before_counts_as_started_whatever_the_kubelet_tells() {
+        let creating = || json!({"waiting": {"reason": "ContainerCreating"}});
+        let pods = pods(&[creating(), creating(), json!({"waiting": {"reason": "ErrImagePull"}})]);
+        let silent = |answered: &[u8]| Asked::nobody(answered.iter().map(|&it| Ordinal(it)).collect());
+        let begins = Process::CannotStart("its containers are being created".into());
+        let no_image = Process::CannotStart("ErrImagePull".into());
+        assert_eq!(processes(&pods, &silent(&[])), [begins.clone(), begins.clone(), no_image]);
+        assert_eq!(processes(&pods, &silent(&[0, 2])), [Process::Started, begins, Process::Started]);
+    }
+
+    #[test]
+    fn a_pod_that_etcd_lists_counts_as_started_and_what_a_process_says_of_itself_goes_before() {
+        let pods = pods(&[json!({"waiting": {"reason": "ContainerCreating"}}), json!({"running": {}})]);
+        let mut asked = Asked::nobody(BTreeSet::new());
+        let member = Member { ordinal: Some(Ordinal(0)), learner: true, start: Start::Added };
+        let list = BTreeMap::from([(MemberId(0xa0), member)]);
+        asked.members = Seen::Known(Members { cluster: CLUSTER, leader: None, list });
+        asked.processes.insert(Ordinal(1), Process::Waiting);
+        assert_eq!(processes(&pods, &asked), [Process::Started, Process::Waiting]);
+    }
 }

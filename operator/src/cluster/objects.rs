@@ -22,11 +22,14 @@ const SERVICE_LABEL: &str = "kubernetes.io/service-name";
 /// No size is larger, so no pod has an ordinal from here on.
 const ORDINALS: u8 = 9;
 
+/// Those of one cluster.
+pub type Pods = BTreeMap<Ordinal, Arc<Pod>>;
+
 pub struct Objects {
     pub cluster: Arc<EtcdCluster>,
     pub order: Option<Arc<ConfigMap>>,
     pub set: Option<Arc<StatefulSet>>,
-    pub pods: BTreeMap<Ordinal, Arc<Pod>>,
+    pub pods: Pods,
     pub claims: BTreeMap<Ordinal, Arc<PersistentVolumeClaim>>,
     pub published: Published,
 }

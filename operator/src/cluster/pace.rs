@@ -5,8 +5,11 @@ use std::time::{Duration, Instant};
 use etcd_operator_core::plan::Plan;
 use jiff::Timestamp;
 
-/// A settled cluster: changes wake us, this is only for what tells nobody.
-const SETTLED: Duration = Duration::from_secs(10);
+/// A settled cluster: changes wake us, this is only for what tells nobody. The longer it stays so while a stream to every
+/// member is open, which ends when the member or its leader goes, the less there is to find.
+const SETTLED: [Duration; 3] = [Duration::from_secs(10), Duration::from_secs(20), Duration::from_secs(30)];
+/// Waking up costs more than looking, so settled clusters are looked at together, when the clock strikes so many seconds.
+const STROKE: Duration = Duration::from_secs(5);
 /// Something is under way, and etcd does not tell when it is done.
 const UNDER_WAY: [(Duration, Duration); 3] = [
     (Duration::from_secs(15), Duration::from_millis(250)),
@@ -29,6 +32,8 @@ pub struct Pause {
 pub struct Pace {
     failures: u32,
     waiting_since: Option<Instant>,
+    /// How often a look has found that all is settled and has been watched since the one before.
+    calm: usize,
 }
 
 impl Pace {
@@ -37,24 +42,27 @@ impl Pace {
         *self = Self::default();
     }
 
-    pub fn after(&mut self, plan: &Plan) -> Pause {
+    /// `watched`: there has been an open stream to every member since the last look.
+    pub fn after(&mut self, plan: &Plan, watched: bool) -> Pause {
         if !plan.waiting.is_empty() {
             return self.waiting();
         }
-        self.progress();
-        Pause { at_least: Duration::ZERO, at_most: jitter(SETTLED) }
+        let calm = if watched && plan.is_settled() { self.calm } else { 0 };
+        *self = Self { calm: calm.saturating_add(1), ..Self::default() };
+        let pause = SETTLED[calm.min(SETTLED.len() - 1)];
+        Pause { at_least: Duration::ZERO, at_most: until_a_stroke(jitter(pause), Timestamp::now()) }
     }
 
     /// Something has to happen that nobody will tell us.
     pub fn waiting(&mut self) -> Pause {
-        self.failures = 0;
+        (self.failures, self.calm) = (0, 0);
         let waited = self.waiting_since.get_or_insert_with(Instant::now).elapsed();
         let (_, pause) = UNDER_WAY.iter().find(|(until, _)| waited < *until).unwrap_or(&UNDER_WAY[2]);
         Pause { at_least: Duration::ZERO, at_most: *pause }
     }
 
     pub fn failure(&mut self) -> Pause {
-        self.failures = self.failures.saturating_add(1);
+        (self.failures, self.calm) = (self.failures.saturating_add(1), 0);
         let doubled = FIRST_RETRY.saturating_mul(1 << (self.failures - 1).min(10));
         let pause = jitter(doubled.min(LONGEST_RETRY));
         let at_least = pause.min(SHORTEST_RETRY);
@@ -68,8 +76,18 @@ fn jitter(pause: Duration) -> Duration {
     pause * (800 + dice) / 1000
 }
 
+/// The pause that ends at the stroke nearest to the end of this one.
+fn until_a_stroke(pause: Duration, now: Timestamp) -> Duration {
+    let milliseconds = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+    let (now, stroke) = (now.as_millisecond(), milliseconds(STROKE));
+    let end = now + milliseconds(pause) + stroke / 2;
+    Duration::from_millis((end - end % stroke - now).unsigned_abs())
+}
+
 #[cfg(test)]
 mod tests {
+    use etcd_operator_core::plan::{Refusal, WaitingOn};
+
     use super::*;
 
     #[test]
@@ -88,11 +106,43 @@ mod tests {
     #[test]
     fn a_settled_cluster_is_left_in_peace_and_one_under_way_is_watched() {
         let mut pace = Pace::default();
-        assert!(pace.after(&Plan::default()).at_most >= Duration::from_secs(8));
-        let waiting = Plan::wait(etcd_operator_core::plan::WaitingOn::Unpause);
+        assert!(pace.after(&Plan::default(), false).at_most >= Duration::from_secs(5));
+        let waiting = Plan::wait(WaitingOn::Unpause);
         assert_eq!(
-            pace.after(&waiting),
+            pace.after(&waiting, true),
             Pause { at_least: Duration::ZERO, at_most: Duration::from_millis(250) }
         );
+    }
+
+    #[test]
+    fn a_cluster_that_stays_settled_is_looked_at_less_often_as_long_as_it_is_watched() {
+        let mut pace = Pace::default();
+        let near = |pause: Pause, seconds: u64| {
+            let expected = Duration::from_secs(seconds);
+            let most = expected * 6 / 5 + STROKE;
+            assert!(pause.at_most >= expected * 4 / 5 - STROKE / 2 && pause.at_most <= most, "{pause:?}");
+        };
+        for seconds in [10, 20, 30, 30] {
+            near(pace.after(&Plan::default(), true), seconds);
+        }
+        near(pace.after(&Plan::default(), false), 10);
+        near(pace.after(&Plan::default(), true), 20);
+        pace.waiting();
+        near(pace.after(&Plan::default(), true), 10);
+        pace.failure();
+        near(pace.after(&Plan::default(), true), 10);
+        // What is refused is not settled, although there is nothing to do.
+        let refused = Plan::refuse(Refusal::DataLost);
+        near(pace.after(&refused, true), 10);
+        near(pace.after(&refused, true), 10);
+    }
+
+    #[test]
+    fn settled_clusters_are_looked_at_together() {
+        for (now, pause, expected) in [(0, 10_000, 10_000), (1234, 9_000, 8_766), (4_999, 10_400, 10_001)] {
+            let now = Timestamp::from_millisecond(now).expect("a time");
+            let pause = until_a_stroke(Duration::from_millis(pause), now);
+            assert_eq!(pause, Duration::from_millis(expected));
+        }
     }
 }

@@ -1,40 +1,32 @@
 //! A settled cluster is looked at again and again. As long as it looks the same, there is nothing to compute.
 
-use std::time::{Duration, Instant};
-
 use etcd_operator_core::names::Names;
 use etcd_operator_core::observed::{Observed, Seen};
 use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::runtime::reflector::{ObjectRef, Store};
 
-use super::look::Look;
+use super::objects::Objects;
 use crate::caches::Caches;
 use crate::kind::Kind;
-
-/// The status has a heartbeat, and whatever else depends on time must have its turn, too.
-const GOOD_FOR: Duration = Duration::from_secs(60);
 
 /// What a cluster looked like when there was nothing to do.
 pub struct Settled {
     observed: Observed,
-    versions: [Option<String>; 6],
-    since: Instant,
+    versions: Versions,
+    until: Option<Timestamp>,
 }
 
 impl Settled {
-    pub fn now(look: &Look, caches: &Caches, names: &Names) -> Self {
-        Self {
-            observed: timeless(&look.observed),
-            versions: versions(look, caches, names),
-            since: Instant::now(),
-        }
+    /// `until`: then the status has to say that it is fresh, and whatever else depends on time has its turn, too.
+    pub fn of(observed: &Observed, versions: Versions, until: Option<Timestamp>) -> Self {
+        Self { observed: timeless(observed), versions, until }
     }
 
-    pub fn still_holds(&self, look: &Look, caches: &Caches, names: &Names) -> bool {
-        self.since.elapsed() < GOOD_FOR
-            && self.versions == versions(look, caches, names)
-            && self.observed == timeless(&look.observed)
+    pub fn still_holds(&self, observed: &Observed, versions: &Versions) -> bool {
+        self.until.is_some_and(|until| observed.now < until)
+            && self.versions == *versions
+            && self.observed == timeless(observed)
     }
 }
 
@@ -50,15 +42,20 @@ fn timeless(observed: &Observed) -> Observed {
 }
 
 /// Of the objects whose content matters and is not part of the snapshot.
-fn versions(look: &Look, caches: &Caches, names: &Names) -> [Option<String>; 6] {
-    [
-        look.objects.cluster.resource_version(),
-        look.objects.set.as_ref().and_then(|set| set.metadata.generation).map(|it| it.to_string()),
-        version(&caches.services, names, &names.peer_service()),
-        version(&caches.services, names, &names.client_service()),
-        version(&caches.services, names, &names.node_port_service()),
-        generation(&caches.budgets, names, &names.cluster),
-    ]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Versions([Option<String>; 6]);
+
+impl Versions {
+    pub fn of(objects: &Objects, caches: &Caches, names: &Names) -> Self {
+        Self([
+            objects.cluster.resource_version(),
+            objects.set.as_ref().and_then(|set| set.metadata.generation).map(|it| it.to_string()),
+            version(&caches.services, names, &names.peer_service()),
+            version(&caches.services, names, &names.client_service()),
+            version(&caches.services, names, &names.node_port_service()),
+            generation(&caches.budgets, names, &names.cluster),
+        ])
+    }
 }
 
 fn version<K: Kind>(store: &Store<K>, names: &Names, name: &str) -> Option<String> {
@@ -69,4 +66,74 @@ fn version<K: Kind>(store: &Store<K>, names: &Names, name: &str) -> Option<Strin
 fn generation<K: Kind>(store: &Store<K>, names: &Names, name: &str) -> Option<String> {
     let object = store.get(&ObjectRef::new(name).within(&names.namespace))?;
     Some(format!("{:?} {:?}", object.uid(), object.meta().generation))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use etcd_operator_core::observed::{Answer, Cluster, ClusterId, Etcd, MemberId, Ordinal};
+
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).expect("a time")
+    }
+
+    fn answer(applied_index: u64) -> Answer {
+        let (cluster, member) = (ClusterId(0xc1), MemberId(0xa0));
+        Answer {
+            cluster,
+            member,
+            leader: Some(member),
+            linearizable: true,
+            applied_index,
+            version: None,
+            listed: None,
+            hash: None,
+        }
+    }
+
+    fn seen(now: i64, answer: Seen<Answer>) -> Observed {
+        Observed {
+            now: at(now),
+            cluster: Cluster { uid: "uid".into(), deleting: false, finalizer: true, formed: None },
+            order: None,
+            set: None,
+            pods: BTreeMap::new(),
+            claims: BTreeMap::new(),
+            etcd: Etcd {
+                answers: BTreeMap::from([(Ordinal(0), answer)]),
+                members: Seen::Unknown("not asked".into()),
+                silent_since: BTreeMap::new(),
+            },
+        }
+    }
+
+    fn versions(cluster: &str) -> Versions {
+        Versions([Some(cluster.into()), Some("1".into()), Some("2".into()), None, None, None])
+    }
+
+    #[test]
+    fn what_looks_the_same_is_not_computed_again_however_many_writes_etcd_has_taken() {
+        let settled = Settled::of(&seen(100, Seen::Known(answer(7))), versions("5"), Some(at(400)));
+        assert!(settled.still_holds(&seen(110, Seen::Known(answer(7))), &versions("5")));
+        assert!(settled.still_holds(&seen(399, Seen::Known(answer(9000))), &versions("5")));
+    }
+
+    #[test]
+    fn another_version_another_answer_and_the_time_of_the_heartbeat_are_looked_into() {
+        let settled = Settled::of(&seen(100, Seen::Known(answer(7))), versions("5"), Some(at(400)));
+        assert!(!settled.still_holds(&seen(110, Seen::Known(answer(7))), &versions("6")));
+        let without_leader = Answer { leader: None, linearizable: false, ..answer(7) };
+        assert!(!settled.still_holds(&seen(110, Seen::Known(without_leader)), &versions("5")));
+        assert!(!settled.still_holds(&seen(110, Seen::Unknown("no answer".into())), &versions("5")));
+        assert!(!settled.still_holds(&seen(400, Seen::Known(answer(7))), &versions("5")));
+    }
+
+    #[test]
+    fn without_a_status_nothing_is_settled() {
+        let settled = Settled::of(&seen(100, Seen::Known(answer(7))), versions("5"), None);
+        assert!(!settled.still_holds(&seen(100, Seen::Known(answer(7))), &versions("5")));
+    }
 }

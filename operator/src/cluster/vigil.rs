@@ -26,8 +26,9 @@ impl Vigil {
         Self { wake, watched: HashMap::new(), watches: JoinSet::new() }
     }
 
-    /// Watches exactly the members that serve now.
-    pub fn keep(&mut self, look: &Look) {
+    /// Watches exactly the members that serve now. Returns whether these are all members, and each has been watched since
+    /// the look before.
+    pub fn keep(&mut self, look: &Look) -> bool {
         while self.watches.try_join_next().is_some() {}
         let serving: HashMap<String, Arc<Member>> = look
             .asked
@@ -48,10 +49,13 @@ impl Vigil {
             }
             keep
         });
+        let members = look.observed.etcd.members.known().map(|members| members.list.len());
+        let unbroken = members == Some(self.watched.len()) && serving.len() == self.watched.len();
         for (uid, member) in serving {
             let (wake, watches) = (Arc::clone(&self.wake), &mut self.watches);
             self.watched.entry(uid).or_insert_with(|| watches.spawn(watch(member, wake)));
         }
+        unbroken
     }
 }
 

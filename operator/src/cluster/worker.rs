@@ -9,7 +9,7 @@ use etcd_operator_core::desired::Desired;
 use etcd_operator_core::intent::Intent;
 use etcd_operator_core::names::Names;
 use etcd_operator_core::plan::{Action, Plan, Terms};
-use etcd_operator_core::status::Trouble;
+use etcd_operator_core::status::{Trouble, next_heartbeat};
 use etcd_operator_core::validate::{Problem, validate};
 use kube::runtime::reflector::ObjectRef;
 use tokio::sync::Notify;
@@ -22,7 +22,7 @@ use super::objects::Objects;
 use super::pace::{Pace, Pause};
 use super::publications::Publications;
 use super::report::Reporter;
-use super::settled::Settled;
+use super::settled::{Settled, Versions};
 use super::surroundings::Surroundings;
 use super::vigil::Vigil;
 use crate::caches::{Caches, Key};
@@ -65,8 +65,8 @@ enum Outcome {
     Again,
     /// The cache does not know yet that the cluster went, or that another came under its name.
     Superseded,
-    /// Nothing to do until something happens.
-    Idle(Plan),
+    /// Nothing to do until something happens. Whether a stream to every member would tell of it.
+    Idle(Plan, bool),
 }
 
 impl Worker {
@@ -98,7 +98,7 @@ impl Worker {
                     continue;
                 }
                 Ok(Outcome::Superseded) => self.pace.waiting(),
-                Ok(Outcome::Idle(plan)) => self.pace.after(&plan),
+                Ok(Outcome::Idle(plan, watched)) => self.pace.after(&plan, watched),
                 Err(Failure::Overtaken) => {
                     self.caches_lag = true;
                     continue;
@@ -113,22 +113,21 @@ impl Worker {
 
     /// What was not done may not have been seen by the caches, either.
     fn pace_after(&mut self, trouble: Trouble) -> Pause {
-        let known = self.trouble.as_ref() == Some(&trouble);
         let Key { namespace, name } = &self.key;
         let object = || format!("EtcdCluster {namespace}/{name}");
-        let pause = match &trouble {
+        match &trouble {
+            _ if self.trouble.as_ref() == Some(&trouble) => {}
             Trouble::Failed(error) => {
-                if !known {
-                    tracing::warn!(object = object(), error, "a step failed and is tried again");
-                }
-                self.pace.failure()
+                tracing::warn!(object = object(), error, "a step failed and is tried again");
             }
-            Trouble::EtcdNotYet(_) | Trouble::LeftBehind(_) => {
-                if !known {
-                    tracing::debug!(object = object(), ?trouble, "a step has to wait");
-                }
-                self.pace.waiting()
+            Trouble::EtcdNotYet(_) | Trouble::LeftBehind(_) | Trouble::NamespaceEnding => {
+                tracing::debug!(object = object(), reason = trouble.words(), "a step has to wait");
             }
+        }
+        let pause = match &trouble {
+            Trouble::EtcdNotYet(_) | Trouble::LeftBehind(_) => self.pace.waiting(),
+            // That the cluster goes with its namespace wakes us.
+            Trouble::Failed(_) | Trouble::NamespaceEnding => self.pace.failure(),
         };
         self.trouble = Some(trouble);
         self.caches_lag = true;
@@ -164,7 +163,7 @@ impl Worker {
     /// A spec that breaks the rules is told so; whatever runs goes on as it is.
     async fn refuse(&mut self, cluster: &Arc<EtcdCluster>, problems: &[Problem]) -> Result<Outcome, Failure> {
         self.reporter.refuse(cluster, problems).await?;
-        Ok(Outcome::Idle(Plan::default()))
+        Ok(Outcome::Idle(Plan::default(), false))
     }
 
     async fn decide_and_act(
@@ -178,9 +177,10 @@ impl Worker {
         let goal = goal_of(&objects.cluster, desired.map(|desired| desired.intent));
         let mut look = self.look(objects, &goal, names).await;
         watch_silence(&mut self.silent_since, &look.observed);
-        if self.settled.as_ref().is_some_and(|it| it.still_holds(&look, &context.caches, names)) {
-            self.vigil.keep(&look);
-            return Ok(Outcome::Idle(Plan::default()));
+        let versions = |look: &Look| Versions::of(&look.objects, &context.caches, names);
+        if self.settled.as_ref().is_some_and(|it| it.still_holds(&look.observed, &versions(&look))) {
+            let watched = self.vigil.keep(&look);
+            return Ok(Outcome::Idle(Plan::default(), watched));
         }
         self.settled = None;
         let plan = decide(&goal, &look.observed);
@@ -202,15 +202,16 @@ impl Worker {
                 surroundings.keep_budget(&look.observed).await?;
             }
         }
-        self.vigil.keep(&look);
+        let watched = self.vigil.keep(&look);
+        look.tell_agents(&plan, &context.reach).await;
         if plan.actions.is_empty() {
-            look.tell_agents(&context.reach).await;
             // The status has just told of it, and of nothing newer.
             if self.trouble.take().is_some() {
                 return Ok(Outcome::Again);
             }
-            self.settled = plan.is_settled().then(|| Settled::now(&look, &context.caches, names));
-            return Ok(Outcome::Idle(plan));
+            let until = next_heartbeat(&look.objects.cluster);
+            self.settled = plan.is_settled().then(|| Settled::of(&look.observed, versions(&look), until));
+            return Ok(Outcome::Idle(plan, watched));
         }
         self.act(&plan, &Hands { client: &context.client, names, desired, look: &look }).await?;
         self.trouble = None;
