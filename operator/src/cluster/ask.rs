@@ -179,9 +179,10 @@ async fn sort_out(
             }
             Reply::Agent(process, why) => {
                 asked.processes.insert(ordinal, process);
-                asked
-                    .answers
-                    .insert(ordinal, Seen::Unknown(format!("etcd does not run: the agent waits for {why}")));
+                asked.answers.insert(
+                    ordinal,
+                    Seen::Unknown(format!("etcd does not serve yet: the agent waits for {why}")),
+                );
                 asked.waiting.insert(ordinal);
             }
             Reply::Nobody(why) => {
