@@ -8,8 +8,6 @@ use jiff::Timestamp;
 /// A settled cluster: changes wake us, this is only for what tells nobody. The longer it stays so while a stream to every
 /// member is open, which ends when the member or its leader goes, the less there is to find.
 const SETTLED: [Duration; 3] = [Duration::from_secs(10), Duration::from_secs(20), Duration::from_secs(30)];
-/// Waking up costs more than looking, so settled clusters are looked at together, when the clock strikes so many seconds.
-const STROKE: Duration = Duration::from_secs(5);
 /// Something is under way, and etcd does not tell when it is done.
 const UNDER_WAY: [(Duration, Duration); 3] = [
     (Duration::from_secs(15), Duration::from_millis(250)),
@@ -50,7 +48,10 @@ impl Pace {
         let calm = if watched && plan.is_settled() { self.calm } else { 0 };
         *self = Self { calm: calm.saturating_add(1), ..Self::default() };
         let pause = SETTLED[calm.min(SETTLED.len() - 1)];
-        Pause { at_least: Duration::ZERO, at_most: until_a_stroke(jitter(pause), Timestamp::now()) }
+        Pause {
+            at_least: Duration::ZERO,
+            at_most: until_a_stroke(pause / 2, jitter(pause), Timestamp::now()),
+        }
     }
 
     /// Something has to happen that nobody will tell us.
@@ -76,10 +77,11 @@ fn jitter(pause: Duration) -> Duration {
     pause * (800 + dice) / 1000
 }
 
-/// The pause that ends at the stroke nearest to the end of this one.
-fn until_a_stroke(pause: Duration, now: Timestamp) -> Duration {
+/// Waking up costs more than looking, so settled clusters are looked at together: the pause ends when the clock strikes,
+/// nearest to where it would have ended.
+fn until_a_stroke(stroke: Duration, pause: Duration, now: Timestamp) -> Duration {
     let milliseconds = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
-    let (now, stroke) = (now.as_millisecond(), milliseconds(STROKE));
+    let (now, stroke) = (now.as_millisecond(), milliseconds(stroke));
     let end = now + milliseconds(pause) + stroke / 2;
     Duration::from_millis((end - end % stroke - now).unsigned_abs())
 }
@@ -119,8 +121,7 @@ mod tests {
         let mut pace = Pace::default();
         let near = |pause: Pause, seconds: u64| {
             let expected = Duration::from_secs(seconds);
-            let most = expected * 6 / 5 + STROKE;
-            assert!(pause.at_most >= expected * 4 / 5 - STROKE / 2 && pause.at_most <= most, "{pause:?}");
+            assert!(pause.at_most >= expected / 2 && pause.at_most <= expected * 3 / 2, "{pause:?}");
         };
         for seconds in [10, 20, 30, 30] {
             near(pace.after(&Plan::default(), true), seconds);
@@ -141,7 +142,7 @@ mod tests {
     fn settled_clusters_are_looked_at_together() {
         for (now, pause, expected) in [(0, 10_000, 10_000), (1234, 9_000, 8_766), (4_999, 10_400, 10_001)] {
             let now = Timestamp::from_millisecond(now).expect("a time");
-            let pause = until_a_stroke(Duration::from_millis(pause), now);
+            let pause = until_a_stroke(Duration::from_secs(5), Duration::from_millis(pause), now);
             assert_eq!(pause, Duration::from_millis(expected));
         }
     }
