@@ -132,6 +132,8 @@ pub struct Pod {
 pub enum Process {
     /// It cannot run yet, for this reason; nothing was ever started on this volume by this pod.
     CannotStart(String),
+    /// Its containers are being created, and it is too young to say that anything stands in its way.
+    Beginning,
     /// The agent waits to be listed or ordered; there is no data on the volume, and it holds no order that it
     /// could follow. Once the order is deleted it stays like this.
     Waiting,

@@ -219,7 +219,7 @@ impl Kube {
             order: self.objects.order,
             starts: now + random.between(1, 15),
             published_from: now + random.between(0, 10),
-            state: Process::CannotStart("its image is pulled".into()),
+            state: Process::Beginning,
             failures: 0,
             memory: Memory::default(),
             ends: None,

@@ -15,6 +15,8 @@ const SILENCE_SECONDS: i64 = 15;
 /// forgotten, which takes half a minute; one that was started on a list of yesterday fails for ever.
 const FAILING_SECONDS: i64 = 45;
 
+const BEGINNING: &str = "its containers are being created";
+
 pub struct Step<'a> {
     pub size: u8,
     pub seen: &'a Observed,
@@ -47,8 +49,29 @@ impl Step<'_> {
                 return Some(self.remove(member));
             }
             let caught_up = self.catching_up(member, ordinal, learner).is_none();
-            caught_up.then(|| Plan::act(Action::Promote { ordinal, member, cluster: self.cluster() }))
+            (caught_up && !self.another_comes_soon())
+                .then(|| Plan::act(Action::Promote { ordinal, member, cluster: self.cluster() }))
         })
+    }
+
+    /// After a promotion etcd takes nobody for five seconds. So where two learners may join at once, the first waits for a
+    /// second that can join now or in a moment; one more voter alone would not survive more than there were before.
+    fn another_comes_soon(&self) -> bool {
+        let comes = |ordinal: Ordinal| {
+            let pod = self.seen.pods.get(&ordinal).filter(|pod| !pod.terminating);
+            pod.is_some_and(|pod| match pod.etcd {
+                Process::Beginning => true,
+                Process::Waiting => self.too_few_to_add().is_none(),
+                Process::CannotStart(_)
+                | Process::Forming
+                | Process::DataLost
+                | Process::Started
+                | Process::Failing(_) => false,
+            })
+        };
+        self.members.learners().count() == 1
+            && self.all_accept_two_learners()
+            && Ordinal::below(self.size).any(|ordinal| self.members.at(ordinal).is_none() && comes(ordinal))
     }
 
     /// What a learner still lacks.
@@ -58,6 +81,7 @@ impl Step<'_> {
                 Some(Process::CannotStart(reason) | Process::Failing(reason)) => {
                     WaitingOn::Pod { ordinal, reason: reason.clone() }
                 }
+                Some(Process::Beginning) => WaitingOn::Pod { ordinal, reason: BEGINNING.into() },
                 Some(Process::Waiting | Process::Forming | Process::DataLost | Process::Started) | None => {
                     WaitingOn::Start { ordinal }
                 }
@@ -146,16 +170,20 @@ impl Step<'_> {
         })
     }
 
-    /// etcd refuses a new member that could cost the quorum, and the learner would be a voter soon.
     fn add(&self, ordinal: Ordinal) -> Plan {
+        match self.too_few_to_add() {
+            Some(waiting) => Plan::wait(waiting),
+            None => Plan::act(Action::AddLearner { ordinal, cluster: self.cluster() }),
+        }
+    }
+
+    /// etcd refuses a new member that could cost the quorum, and the learner would be a voter soon.
+    fn too_few_to_add(&self) -> Option<WaitingOn> {
         let voters = self.members.voters().count();
         let serving = self.seen.serving();
         let serving = self.members.voters().filter(|(id, _)| serving.contains(id)).count();
         let needed = quorum(voters + 1);
-        if voters > 1 && serving < needed {
-            return Plan::wait(WaitingOn::Voters { serving, needed });
-        }
-        Plan::act(Action::AddLearner { ordinal, cluster: self.cluster() })
+        (voters > 1 && serving < needed).then_some(WaitingOn::Voters { serving, needed })
     }
 
     /// A learner whose pod cannot start any more gives its place to one whose pod waits.
@@ -174,6 +202,7 @@ impl Step<'_> {
         match &pod.etcd {
             _ if pod.terminating => Some("is ending".into()),
             Process::CannotStart(reason) => Some(reason.clone()),
+            Process::Beginning => Some(BEGINNING.into()),
             _ if !fresh => Some("has no fresh volume yet".into()),
             _ if !pod.published => Some("is not listed by the peer Service yet".into()),
             Process::Started | Process::Failing(_) | Process::DataLost => {

@@ -126,7 +126,11 @@ fn health(view: &View<'_>, members: &Members, id: MemberId, member: &Member) -> 
 fn health_of(process: &Process) -> Health {
     match process {
         Process::Failing(_) | Process::DataLost => Health::Unhealthy,
-        Process::CannotStart(_) | Process::Waiting | Process::Forming | Process::Started => Health::Unknown,
+        Process::CannotStart(_)
+        | Process::Beginning
+        | Process::Waiting
+        | Process::Forming
+        | Process::Started => Health::Unknown,
     }
 }
 
@@ -168,7 +172,7 @@ fn coming_back(view: &View<'_>, ordinal: Ordinal) -> String {
         Some(pod) => match pod.etcd {
             Process::DataLost if replaced => "its replacement, because its data is gone",
             Process::DataLost => "its data, which is gone",
-            Process::Waiting | Process::Forming => "etcd to start",
+            Process::Beginning | Process::Waiting | Process::Forming => "etcd to start",
             Process::Started | Process::CannotStart(_) | Process::Failing(_) => "an answer from etcd",
         },
     };

@@ -143,6 +143,7 @@ fn read_pod(ordinal: Ordinal, words: &[&str], seen: &mut Observed) -> Result<()>
             "forming" => pod.etcd = Process::Forming,
             "started" => pod.etcd = Process::Started,
             "data-lost" => pod.etcd = Process::DataLost,
+            "beginning" => pod.etcd = Process::Beginning,
             "cannot-start" => pod.etcd = Process::CannotStart("no node has room for it".into()),
             "failing" => pod.etcd = Process::Failing("it ended with 2".into()),
             "terminating" => pod.terminating = true,

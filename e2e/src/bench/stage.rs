@@ -45,6 +45,14 @@ pub struct Stage {
 }
 
 impl Stage {
+    /// What the operator needs before there was any cluster: memory that it has used once, it keeps.
+    pub async fn rest(&mut self) -> Result<()> {
+        tokio::time::sleep(QUIET).await;
+        let process = Process::of(&self.operator).await?;
+        self.figures.push(process.idle()?);
+        Ok(())
+    }
+
     /// All runs of one part, in a namespace of its own.
     pub async fn play(&mut self, part: Part) -> Result<()> {
         let namespace = part.namespace();
@@ -148,16 +156,12 @@ impl Stage {
         let sample = crowd::plain(&self.client, namespace).await?;
         self.keep(subject.plain(), sample);
         self.fresh(namespace).await?;
-        let process = Process::of(&self.operator).await?;
-        if last {
-            tokio::time::sleep(QUIET).await;
-            self.figures.push(process.idle()?);
-        }
         let sample = crowd::operated(&self.client, namespace, self.progress).await?;
         self.keep(subject, sample);
         if last {
             self.progress.step("the operator is watched while nothing changes");
             tokio::time::sleep(QUIET).await;
+            let process = Process::of(&self.operator).await?;
             self.figures.extend(process.with_crowd().await?);
         }
         Ok(())

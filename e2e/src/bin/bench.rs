@@ -76,6 +76,9 @@ async fn measure(bed: &Testbed, arguments: &Arguments, progress: Progress) -> Re
         samples: Samples::default(),
         figures: bench::shipped(programs)?,
     };
+    if parts.contains(&Part::Crowd) {
+        stage.rest().await?;
+    }
     let mut failures = Vec::new();
     for part in parts {
         // The other parts can still be measured.

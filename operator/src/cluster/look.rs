@@ -159,7 +159,8 @@ fn see_pods(pods: &Pods, asked: &Asked, published: &BTreeSet<String>) -> BTreeMa
             }
             pods::Told::Is(process) => process,
             pods::Told::Begins if listed || asked.answered_before.contains(&ordinal) => Process::Started,
-            pods::Told::Begins => Process::CannotStart("its containers are being created".into()),
+            pods::Told::Begins if pods::is_young(pod, Timestamp::now()) => Process::Beginning,
+            pods::Told::Begins => Process::CannotStart("its containers are still being created".into()),
         });
         Pod {
             terminating: pod.metadata.deletion_timestamp.is_some(),
@@ -232,7 +233,7 @@ mod tests {
         let creating = || json!({"waiting": {"reason": "ContainerCreating"}});
         let pods = pods(&[creating(), creating(), json!({"waiting": {"reason": "ErrImagePull"}})]);
         let silent = |answered: &[u8]| Asked::nobody(answered.iter().map(|&it| Ordinal(it)).collect());
-        let begins = Process::CannotStart("its containers are being created".into());
+        let begins = Process::CannotStart("its containers are still being created".into());
         let no_image = Process::CannotStart("ErrImagePull".into());
         assert_eq!(processes(&pods, &silent(&[])), [begins.clone(), begins.clone(), no_image]);
         assert_eq!(processes(&pods, &silent(&[0, 2])), [Process::Started, begins, Process::Started]);

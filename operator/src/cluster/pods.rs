@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use etcd_operator_core::observed::Process;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use kube::ResourceExt;
 
@@ -10,6 +11,8 @@ use crate::reach::PodAddress;
 
 const ETCD: &str = "etcd";
 const BACK_OFF: &str = "CrashLoopBackOff";
+/// Containers are created within this time, unless something stands in their way.
+const YOUNG: SignedDuration = SignedDuration::from_secs(20);
 
 /// What is known from the pod alone.
 #[derive(Debug, PartialEq, Eq)]
@@ -40,6 +43,11 @@ pub fn told(pod: &Pod) -> Told {
         return Told::Is(Process::Started);
     }
     before_start(pod)
+}
+
+pub fn is_young(pod: &Pod, now: Timestamp) -> bool {
+    let made = pod.metadata.creation_timestamp.as_ref();
+    made.is_some_and(|made| now.duration_since(made.0) < YOUNG)
 }
 
 /// Where to reach it, if it has an address.
@@ -121,6 +129,16 @@ mod tests {
         let creating = json!({"waiting": {"reason": "PodInitializing"}});
         assert_eq!(told(&etcd(creating, json!({}), 0)), Told::Begins);
         assert_eq!(told(&pod(json!({}))), Told::Begins);
+    }
+
+    #[test]
+    fn a_pod_is_young_for_some_seconds() {
+        let made = json!({"metadata": {"name": "kv-0", "creationTimestamp": "2026-01-01T00:00:00Z"}});
+        let pod: Pod = serde_json::from_value(made).expect("it is a pod");
+        let at = |time: &str| time.parse::<Timestamp>().expect("a time");
+        assert!(is_young(&pod, at("2026-01-01T00:00:19Z")));
+        assert!(!is_young(&pod, at("2026-01-01T00:00:20Z")));
+        assert!(!is_young(&Pod::default(), at("2026-01-01T00:00:00Z")));
     }
 
     #[test]
