@@ -210,6 +210,20 @@ impl Asked {
         }
     }
 
+    /// Who may be asked to change the members, because a linearizable read has just proved that it speaks for the cluster:
+    /// first the one whose list was taken.
+    pub fn speakers(&self) -> Vec<Ordinal> {
+        let answer = |ordinal: &Ordinal| self.answers.get(ordinal).and_then(Seen::known);
+        let Some((via, first)) = self.via.and_then(|via| Some((via, answer(&via)?))) else {
+            return Vec::new();
+        };
+        let speaks = |ordinal: &Ordinal| {
+            answer(ordinal).is_some_and(|it| it.linearizable && it.cluster == first.cluster)
+        };
+        let others = self.answers.keys().copied().filter(|it| *it != via && speaks(it));
+        std::iter::once(via).chain(others).collect()
+    }
+
     /// The leader's list first: it is the one that is surely up to date.
     fn choose_list(&mut self, lists: BTreeMap<Ordinal, Result<Members, etcd::Error>>) {
         if !self.reached.is_empty() {
@@ -243,5 +257,36 @@ impl Asked {
                 answer.hash = hash.ok();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use etcd_operator_core::observed::{ClusterId, MemberId};
+
+    use super::*;
+
+    #[test]
+    fn all_that_speak_for_the_cluster_may_be_asked_and_first_the_one_whose_list_was_taken() {
+        let answer = |cluster: u64, linearizable: bool| {
+            Seen::Known(Answer {
+                cluster: ClusterId(cluster),
+                member: MemberId(1),
+                leader: None,
+                linearizable,
+                applied_index: 1,
+                version: None,
+                listed: None,
+                hash: None,
+            })
+        };
+        let mut asked = Asked::nobody(BTreeSet::new());
+        assert_eq!(asked.speakers(), []);
+        let silent = Seen::Unknown("it does not answer".into());
+        let answers =
+            [answer(7, true), answer(7, false), answer(8, true), silent, answer(7, true), answer(7, true)];
+        asked.answers = Ordinal::below(6).zip(answers).collect();
+        asked.via = Some(Ordinal(4));
+        assert_eq!(asked.speakers(), [4, 0, 5].map(Ordinal));
     }
 }

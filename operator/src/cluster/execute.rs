@@ -29,6 +29,8 @@ pub struct Hands<'a> {
     pub desired: Option<&'a Desired<'a>>,
     /// What was read right before.
     pub look: &'a Look,
+    /// How often in a row etcd has refused the next step.
+    pub refusals: usize,
 }
 
 /// The first attempt. A cluster that never formed is given up with everything that it left, so there is no second.
@@ -67,7 +69,7 @@ impl Hands<'_> {
             }
             Action::AddLearner { ordinal, cluster } => {
                 let url = self.names.peer_url(*ordinal);
-                self.speaker(*cluster)?.add_learner(url).await.map(drop).map_err(etcd(action))
+                self.host(*cluster)?.add_learner(url).await.map(drop).map_err(etcd(action))
             }
             Action::Promote { member, cluster, .. } => {
                 self.speaker(*cluster)?.promote(*member).await.map_err(etcd(action))
@@ -216,11 +218,22 @@ impl Hands<'_> {
 
     /// Who has just shown the members after a linearizable read.
     fn speaker(&self, cluster: ClusterId) -> Result<&Member, Failure> {
+        self.nth_speaker(0, cluster)
+    }
+
+    /// Whom to ask to take another member. Each judges by its own connections whether it may, and one of them may have
+    /// missed that a member came back: so who was refused asks the next.
+    fn host(&self, cluster: ClusterId) -> Result<&Member, Failure> {
+        self.nth_speaker(self.refusals, cluster)
+    }
+
+    fn nth_speaker(&self, turn: usize, cluster: ClusterId) -> Result<&Member, Failure> {
         let of_cluster =
             matches!(&self.look.observed.etcd.members, Seen::Known(members) if members.cluster == cluster);
-        let speaker = self.look.asked.via.filter(|_| of_cluster);
+        let speakers = if of_cluster { self.look.asked.speakers() } else { Vec::new() };
+        let speaker = speakers.iter().cycle().nth(turn);
         speaker
-            .and_then(|it| self.look.asked.reached.get(&it))
+            .and_then(|it| self.look.asked.reached.get(it))
             .map(|it| &**it)
             .ok_or(Failure::NobodySpeaks { cluster })
     }

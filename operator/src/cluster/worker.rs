@@ -54,6 +54,8 @@ pub struct Worker {
     /// Whether the caches may not have seen yet what we did: then the API server itself is asked.
     caches_lag: bool,
     trouble: Option<Trouble>,
+    /// How often in a row etcd has refused the next step.
+    refusals: usize,
     settled: Option<Settled>,
 }
 
@@ -83,6 +85,7 @@ impl Worker {
             pace: Pace::default(),
             caches_lag: false,
             trouble: None,
+            refusals: 0,
             settled: None,
         }
     }
@@ -123,6 +126,9 @@ impl Worker {
             Trouble::EtcdNotYet(_) | Trouble::LeftBehind(_) | Trouble::NamespaceEnding => {
                 tracing::debug!(object = object(), reason = trouble.words(), "a step has to wait");
             }
+        }
+        if matches!(trouble, Trouble::EtcdNotYet(_)) {
+            self.refusals = self.refusals.saturating_add(1);
         }
         let pause = match &trouble {
             Trouble::EtcdNotYet(_) | Trouble::LeftBehind(_) => self.pace.waiting(),
@@ -213,8 +219,9 @@ impl Worker {
             self.settled = plan.is_settled().then(|| Settled::of(&look.observed, versions(&look), until));
             return Ok(Outcome::Idle(plan, watched));
         }
-        self.act(&plan, &Hands { client: &context.client, names, desired, look: &look }).await?;
-        self.trouble = None;
+        let hands = Hands { client: &context.client, names, desired, look: &look, refusals: self.refusals };
+        self.act(&plan, &hands).await?;
+        (self.trouble, self.refusals) = (None, 0);
         self.caches_lag = true;
         Ok(Outcome::Again)
     }
