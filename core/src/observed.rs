@@ -147,6 +147,11 @@ pub enum Process {
     Failing(String),
 }
 
+impl Process {
+    /// What a pod that is beginning is waited for.
+    pub const BEGINNING: &'static str = "its containers are being created";
+}
+
 /// A volume claim.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claim {

@@ -15,8 +15,6 @@ const SILENCE_SECONDS: i64 = 15;
 /// forgotten, which takes half a minute; one that was started on a list of yesterday fails for ever.
 const FAILING_SECONDS: i64 = 45;
 
-const BEGINNING: &str = "its containers are being created";
-
 pub struct Step<'a> {
     pub size: u8,
     pub seen: &'a Observed,
@@ -81,7 +79,7 @@ impl Step<'_> {
                 Some(Process::CannotStart(reason) | Process::Failing(reason)) => {
                     WaitingOn::Pod { ordinal, reason: reason.clone() }
                 }
-                Some(Process::Beginning) => WaitingOn::Pod { ordinal, reason: BEGINNING.into() },
+                Some(Process::Beginning) => WaitingOn::Pod { ordinal, reason: Process::BEGINNING.into() },
                 Some(Process::Waiting | Process::Forming | Process::DataLost | Process::Started) | None => {
                     WaitingOn::Start { ordinal }
                 }
@@ -202,7 +200,7 @@ impl Step<'_> {
         match &pod.etcd {
             _ if pod.terminating => Some("is ending".into()),
             Process::CannotStart(reason) => Some(reason.clone()),
-            Process::Beginning => Some(BEGINNING.into()),
+            Process::Beginning => Some(Process::BEGINNING.into()),
             _ if !fresh => Some("has no fresh volume yet".into()),
             _ if !pod.published => Some("is not listed by the peer Service yet".into()),
             Process::Started | Process::Failing(_) | Process::DataLost => {

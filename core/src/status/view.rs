@@ -182,7 +182,7 @@ impl<'a> View<'a> {
             Some(pod) if pod.terminating => "its pod is ending",
             Some(pod) => match &pod.etcd {
                 Process::CannotStart(reason) | Process::Failing(reason) => reason,
-                Process::Beginning => "its containers are being created",
+                Process::Beginning => Process::BEGINNING,
                 Process::DataLost => "its data is gone",
                 Process::Waiting | Process::Forming => "it has not started",
                 Process::Started => return None,
