@@ -121,6 +121,8 @@ fn reconciling(view: &View<'_>) -> Fact {
         (Value::False, reason::NOTHING_TO_DO, "nothing is to be done".into())
     } else if plan.actions.is_empty() {
         (Value::True, plan.waiting.first().map_or(reason::STEP_UNDER_WAY, |it| it.reason()), steps)
+    } else if view.prepares_formation() {
+        (Value::True, reason::STEP_UNDER_WAY, "prepare the pods that form the cluster".into())
     } else {
         (Value::True, reason::STEP_UNDER_WAY, steps)
     };

@@ -108,6 +108,21 @@ impl<'a> View<'a> {
         !plan.actions.iter().all(keeps_books) || plan.waiting.iter().any(|it| *it != WaitingOn::Unpause)
     }
 
+    /// Steps that follow each other within milliseconds. Each has its event; to write a status for each would take longer
+    /// than they do.
+    pub fn prepares_formation(&self) -> bool {
+        let prepares = |action: &Action| {
+            matches!(
+                action,
+                Action::AddFinalizer
+                    | Action::CreateOrder { .. }
+                    | Action::ArmOrder { .. }
+                    | Action::SetReplicas { .. }
+            )
+        };
+        self.quorum == Quorum::NotYet && self.round.plan.actions.iter().all(prepares)
+    }
+
     pub fn phase(&self) -> Phase {
         let awaits_only_etcd = self.round.plan.actions.is_empty()
             && self
