@@ -28,14 +28,17 @@ impl Samples {
         }
     }
 
+    pub fn of(&self, subject: Subject) -> &[Sample] {
+        self.of.iter().find(|(there, _)| *there == subject).map_or(&[], |(_, samples)| samples)
+    }
+
     pub fn all(&self) -> impl Iterator<Item = (Subject, &[Sample])> {
         self.of.iter().map(|(subject, samples)| (*subject, samples.as_slice()))
     }
 
     /// The median of what the plain StatefulSet took for the same.
     pub fn plain_seconds(&self, subject: Subject) -> Option<f64> {
-        let (_, samples) = self.of.iter().find(|(there, _)| *there == subject.plain())?;
-        Spread::of(samples).map(|spread| spread.median)
+        Spread::of(self.of(subject.plain())).map(|spread| spread.median)
     }
 }
 

@@ -106,12 +106,12 @@ impl Stage {
         for etcd in Part::Scale.versions() {
             let (cluster, _) = self.born(namespace, 1, etcd).await?;
             for (from, to) in [(1, 3), (3, 5), (5, 3), (3, 1)] {
-                let operation = Operation::Scale { from, to };
+                let subject = Subject { operation: Operation::Scale { from, to }, by: By::Operator, etcd };
                 tokio::time::sleep(REST).await;
-                let writers = self.writers(&cluster, operation).await?;
+                let writers = self.writers(&cluster, subject).await?;
                 let sample = self.scaled(&cluster, to).await?;
                 let sample = judged(sample, writers).await?;
-                self.keep(Subject { operation, by: By::Operator, etcd }, sample);
+                self.keep(subject, sample);
             }
             self.gone(&cluster).await?;
         }
@@ -119,11 +119,11 @@ impl Stage {
     }
 
     async fn there_and_back(&mut self, namespace: &str) -> Result<()> {
-        let operation = Operation::ThereAndBack;
+        let subject = Subject { operation: Operation::ThereAndBack, by: By::Operator, etcd: plain::VERSION };
         let (cluster, _) = self.born(namespace, 3, plain::VERSION).await?;
         fill(&cluster).await?;
         tokio::time::sleep(REST).await;
-        let writers = self.writers(&cluster, operation).await?;
+        let writers = self.writers(&cluster, subject).await?;
         let there = self.scaled(&cluster, 1).await?;
         let back = self.scaled(&cluster, 3).await?;
         let both = Sample {
@@ -132,7 +132,7 @@ impl Stage {
             ..back
         };
         let sample = judged(both, writers).await?;
-        self.keep(Subject { operation, by: By::Operator, etcd: plain::VERSION }, sample);
+        self.keep(subject, sample);
         self.gone(&cluster).await
     }
 
@@ -212,9 +212,12 @@ impl Stage {
         wait::objects(cluster.api::<Service>(), selected, &what, LIMIT, BTreeMap::is_empty).await.map(drop)
     }
 
-    async fn writers(&self, cluster: &Operated, operation: Operation) -> Result<History> {
+    /// What they see is kept, run by run: a gap is explained by what each client did in it.
+    async fn writers(&self, cluster: &Operated, subject: Subject) -> Result<History> {
         let endpoints = Endpoints::of_cluster(self.client.clone(), &cluster.namespace, &cluster.name);
-        let file = format!("bench/history-{}.jsonl", operation.to_string().replace(' ', "-"));
+        let Subject { operation, etcd, .. } = subject;
+        let run = self.samples.of(subject).len() + 1;
+        let file = format!("bench/history-{operation}-{etcd}-{run}.jsonl").replace(' ', "-");
         let history = History::start(endpoints, Load::default(), workspace::results().join(file)).await?;
         history.goes_on(LIMIT).await?;
         Ok(history)
