@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use etcd_operator_core::plan::Plan;
 use jiff::Timestamp;
 
-/// A settled cluster: changes wake us, this is only for what tells nobody. The longer it stays so while a stream to every
-/// member is open, which ends when the member or its leader goes, the less there is to find.
+/// A settled cluster: changes wake us, this is only for what tells nobody. The longer it stays so while it is watched, the
+/// less there is to find.
 const SETTLED: [Duration; 3] = [Duration::from_secs(10), Duration::from_secs(20), Duration::from_secs(30)];
 /// Something is under way, and etcd does not tell when it is done.
 const UNDER_WAY: [(Duration, Duration); 3] = [
@@ -14,6 +14,8 @@ const UNDER_WAY: [(Duration, Duration); 3] = [
     (Duration::from_secs(60), Duration::from_secs(1)),
     (Duration::MAX, Duration::from_secs(3)),
 ];
+/// Something is under way where Kubernetes tells of everything but the passing of time.
+const NOBODY_TO_ASK: Duration = Duration::from_secs(1);
 const FIRST_RETRY: Duration = Duration::from_millis(250);
 const LONGEST_RETRY: Duration = Duration::from_secs(15);
 /// However often something wakes us, a failing step is not tried more often than this.
@@ -24,6 +26,17 @@ const SHORTEST_RETRY: Duration = Duration::from_secs(1);
 pub struct Pause {
     pub at_least: Duration,
     pub at_most: Duration,
+}
+
+/// How we learn that something happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LearnsBy {
+    /// By streams: one to every member has been open since the last look, and it ends when the member or its leader goes.
+    Streams,
+    /// Only by asking the pods.
+    Asking,
+    /// There is no pod to ask. Kubernetes tells when there is.
+    Kubernetes,
 }
 
 #[derive(Default)]
@@ -40,12 +53,14 @@ impl Pace {
         *self = Self::default();
     }
 
-    /// `watched`: there has been an open stream to every member since the last look.
-    pub fn after(&mut self, plan: &Plan, watched: bool) -> Pause {
+    pub fn after(&mut self, plan: &Plan, learns_by: LearnsBy) -> Pause {
         if !plan.waiting.is_empty() {
-            return self.waiting();
+            let Pause { at_least, at_most } = self.waiting();
+            let at_most =
+                if learns_by == LearnsBy::Kubernetes { at_most.max(NOBODY_TO_ASK) } else { at_most };
+            return Pause { at_least, at_most };
         }
-        let calm = if watched && plan.is_settled() { self.calm } else { 0 };
+        let calm = if learns_by != LearnsBy::Asking && plan.is_settled() { self.calm } else { 0 };
         *self = Self { calm: calm.saturating_add(1), ..Self::default() };
         let pause = SETTLED[calm.min(SETTLED.len() - 1)];
         Pause {
@@ -108,12 +123,14 @@ mod tests {
     #[test]
     fn a_settled_cluster_is_left_in_peace_and_one_under_way_is_watched() {
         let mut pace = Pace::default();
-        assert!(pace.after(&Plan::default(), false).at_most >= Duration::from_secs(5));
+        assert!(pace.after(&Plan::default(), LearnsBy::Asking).at_most >= Duration::from_secs(5));
         let waiting = Plan::wait(WaitingOn::Unpause);
-        assert_eq!(
-            pace.after(&waiting, true),
-            Pause { at_least: Duration::ZERO, at_most: Duration::from_millis(250) }
-        );
+        for (learns_by, milliseconds) in
+            [(LearnsBy::Streams, 250), (LearnsBy::Asking, 250), (LearnsBy::Kubernetes, 1000)]
+        {
+            let at_most = Duration::from_millis(milliseconds);
+            assert_eq!(pace.after(&waiting, learns_by), Pause { at_least: Duration::ZERO, at_most });
+        }
     }
 
     #[test]
@@ -124,18 +141,18 @@ mod tests {
             assert!(pause.at_most >= expected / 2 && pause.at_most <= expected * 3 / 2, "{pause:?}");
         };
         for seconds in [10, 20, 30, 30] {
-            near(pace.after(&Plan::default(), true), seconds);
+            near(pace.after(&Plan::default(), LearnsBy::Streams), seconds);
         }
-        near(pace.after(&Plan::default(), false), 10);
-        near(pace.after(&Plan::default(), true), 20);
+        near(pace.after(&Plan::default(), LearnsBy::Asking), 10);
+        near(pace.after(&Plan::default(), LearnsBy::Kubernetes), 20);
         pace.waiting();
-        near(pace.after(&Plan::default(), true), 10);
+        near(pace.after(&Plan::default(), LearnsBy::Streams), 10);
         pace.failure();
-        near(pace.after(&Plan::default(), true), 10);
+        near(pace.after(&Plan::default(), LearnsBy::Streams), 10);
         // What is refused is not settled, although there is nothing to do.
         let refused = Plan::refuse(Refusal::DataLost);
-        near(pace.after(&refused, true), 10);
-        near(pace.after(&refused, true), 10);
+        near(pace.after(&refused, LearnsBy::Streams), 10);
+        near(pace.after(&refused, LearnsBy::Streams), 10);
     }
 
     #[test]

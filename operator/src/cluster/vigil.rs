@@ -8,6 +8,7 @@ use tokio::sync::Notify;
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::look::Look;
+use super::pace::LearnsBy;
 use crate::cluster::pods;
 use crate::etcd::Member;
 
@@ -26,9 +27,8 @@ impl Vigil {
         Self { wake, watched: HashMap::new(), watches: JoinSet::new() }
     }
 
-    /// Watches exactly the members that serve now. Returns whether these are all members, and each has been watched since
-    /// the look before.
-    pub fn keep(&mut self, look: &Look) -> bool {
+    /// Watches exactly the members that serve now. Returns how we have learned of what happened since the look before.
+    pub fn keep(&mut self, look: &Look) -> LearnsBy {
         while self.watches.try_join_next().is_some() {}
         let serving: HashMap<String, Arc<Member>> = look
             .asked
@@ -55,7 +55,11 @@ impl Vigil {
             let (wake, watches) = (Arc::clone(&self.wake), &mut self.watches);
             self.watched.entry(uid).or_insert_with(|| watches.spawn(watch(member, wake)));
         }
-        unbroken
+        match unbroken {
+            true => LearnsBy::Streams,
+            false if look.asked.answers.is_empty() => LearnsBy::Kubernetes,
+            false => LearnsBy::Asking,
+        }
     }
 }
 

@@ -19,7 +19,7 @@ use super::execute::Hands;
 use super::failure::Failure;
 use super::look::{Look, Memory, SilentSince, watch_silence};
 use super::objects::Objects;
-use super::pace::{Pace, Pause};
+use super::pace::{LearnsBy, Pace, Pause};
 use super::publications::Publications;
 use super::report::Reporter;
 use super::settled::{Settled, Versions};
@@ -67,8 +67,8 @@ enum Outcome {
     Again,
     /// The cache does not know yet that the cluster went, or that another came under its name.
     Superseded,
-    /// Nothing to do until something happens. Whether a stream to every member would tell of it.
-    Idle(Plan, bool),
+    /// Nothing to do until something happens.
+    Idle(Plan, LearnsBy),
 }
 
 impl Worker {
@@ -101,7 +101,7 @@ impl Worker {
                     continue;
                 }
                 Ok(Outcome::Superseded) => self.pace.waiting(),
-                Ok(Outcome::Idle(plan, watched)) => self.pace.after(&plan, watched),
+                Ok(Outcome::Idle(plan, learns_by)) => self.pace.after(&plan, learns_by),
                 Err(Failure::Overtaken) => {
                     self.caches_lag = true;
                     continue;
@@ -169,7 +169,7 @@ impl Worker {
     /// A spec that breaks the rules is told so; whatever runs goes on as it is.
     async fn refuse(&mut self, cluster: &Arc<EtcdCluster>, problems: &[Problem]) -> Result<Outcome, Failure> {
         self.reporter.refuse(cluster, problems).await?;
-        Ok(Outcome::Idle(Plan::default(), false))
+        Ok(Outcome::Idle(Plan::default(), LearnsBy::Asking))
     }
 
     async fn decide_and_act(
@@ -185,8 +185,7 @@ impl Worker {
         watch_silence(&mut self.silent_since, &look.observed);
         let versions = |look: &Look| Versions::of(&look.objects, &context.caches, names);
         if self.settled.as_ref().is_some_and(|it| it.still_holds(&look.observed, &versions(&look))) {
-            let watched = self.vigil.keep(&look);
-            return Ok(Outcome::Idle(Plan::default(), watched));
+            return Ok(Outcome::Idle(Plan::default(), self.vigil.keep(&look)));
         }
         self.settled = None;
         let plan = decide(&goal, &look.observed);
@@ -208,7 +207,7 @@ impl Worker {
                 surroundings.keep_budget(&look.observed).await?;
             }
         }
-        let watched = self.vigil.keep(&look);
+        let learns_by = self.vigil.keep(&look);
         look.tell_agents(&plan, &context.reach).await;
         if plan.actions.is_empty() {
             // The status has just told of it, and of nothing newer.
@@ -217,7 +216,7 @@ impl Worker {
             }
             let until = next_heartbeat(&look.objects.cluster);
             self.settled = plan.is_settled().then(|| Settled::of(&look.observed, versions(&look), until));
-            return Ok(Outcome::Idle(plan, watched));
+            return Ok(Outcome::Idle(plan, learns_by));
         }
         let hands = Hands { client: &context.client, names, desired, look: &look, refusals: self.refusals };
         self.act(&plan, &hands).await?;
