@@ -3,6 +3,7 @@
 use etcd_operator_core::decide::OnStop;
 use etcd_operator_core::observed::Ordinal;
 use etcd_operator_sim::bugs::Bug;
+use etcd_operator_sim::etcd::Release;
 use etcd_operator_sim::run::Success;
 use etcd_operator_sim::script::{Script, Step};
 
@@ -66,9 +67,8 @@ fn every_size_is_reached_from_every_other() {
     for (first, sizes) in
         [(1, [3, 5, 3, 2, 1]), (1, [9, 1, 3, 1, 3]), (3, [0, 3, 1, 0, 1]), (5, [1, 7, 4, 0, 2])]
     {
-        for two_learners in [false, true] {
-            let script = Script { two_learners, ..Script::calm(1, first, &sizes) };
-            play(&script);
+        for release in Release::ALL {
+            play(&Script { release, ..Script::calm(1, first, &sizes) });
         }
     }
 }
