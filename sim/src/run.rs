@@ -144,6 +144,10 @@ impl<'a> Run<'a> {
         let deadline = self.world.now + TIME_TO_SETTLE;
         while self.world.now < deadline {
             self.tick()?;
+            // What was given up and still arrives is a reason to act.
+            if !self.world.late_orders.is_empty() {
+                self.operators.iter_mut().for_each(|operator| operator.quiet_since = None);
+            }
             let now = self.world.now;
             let quiet = |operator: &Operator| operator.quiet_since.is_some_and(|since| now - since > QUIET);
             if self.operators.iter().all(quiet) {

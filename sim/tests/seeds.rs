@@ -9,7 +9,7 @@ use etcd_operator_sim::script::{Script, Step};
 
 /// Seeds that once failed, each with what it showed. A change of the simulated world changes their stories, so what they
 /// taught is also a scenario in `core/tests/scenarios/` where a snapshot can tell it.
-const KEPT: [(u64, &str); 15] = [
+const KEPT: [(u64, &str); 16] = [
     (2268, "a learner that lost its data before it published itself panics for ever: it is removed"),
     (
         19196,
@@ -27,6 +27,7 @@ const KEPT: [(u64, &str); 15] = [
     (12547, "a pod's deletion that arrives when another pod has its name"),
     (54176, "the status deleted before volumes were labelled, and more pods than were ever ordered"),
     (19472, "formed unseen, then volumes lost: one that once followed a leader is proof enough"),
+    (102898, "an order made late, when the cluster has formed and all is quiet"),
     (4169, "an order deleted by hand, and a pod killed in its very first moment: nobody knows, so it waits"),
 ];
 
