@@ -80,7 +80,7 @@ pub fn of_action(action: &Action, names: &Names, seen: &Observed) -> Option<Even
         },
         Action::SetReplicas { replicas } => replicas_set(*replicas, terms, seen),
         Action::AdoptClaim { ordinal, uid: _ } => Event::normal(
-            "VolumeAdopted",
+            event::VOLUME_ADOPTED,
             "AdoptVolume",
             format!("volume {} of the former cluster is taken over", names.claim(*ordinal)),
         ),

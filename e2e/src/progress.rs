@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use testbed::say;
+
 /// How long a wait may be silent.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
@@ -17,12 +19,12 @@ impl Progress {
 
     /// For use inside a test: the harness has left the cursor behind the test's name.
     pub fn start_below_name() -> Self {
-        println!();
+        say!("");
         Self::start()
     }
 
     pub fn step(&self, text: impl AsRef<str>) {
-        println!("{}", line(self.began.elapsed(), text.as_ref()));
+        say!("{}", line(self.began.elapsed(), text.as_ref()));
     }
 
     pub fn elapsed(&self) -> Duration {
@@ -37,7 +39,7 @@ pub async fn told<T>(what: &str, work: impl Future<Output = T>) -> T {
     loop {
         match tokio::time::timeout(HEARTBEAT, work.as_mut()).await {
             Ok(done) => return done,
-            Err(_) => println!("           waiting for {} s: {what}", began.elapsed().as_secs()),
+            Err(_) => say!("           waiting for {} s: {what}", began.elapsed().as_secs()),
         }
     }
 }

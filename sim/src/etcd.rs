@@ -18,16 +18,21 @@ pub type Tick = u64;
 /// Where releases of etcd differ in what they allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Release {
-    /// Before 3.5.30; what is newer of 3.5 has the rule of 3.6 for additions.
+    /// Before 3.5.30.
     V3_5,
-    /// Started with two learners allowed, as the operator starts it.
+    /// From 3.5.30 on.
+    V3_5_30,
+    /// From 3.6.11 on, which adds by the same rule as 3.5.30; what is older of 3.6 adds as 3.5 did before. Started with
+    /// two learners allowed, as the operator starts it.
     V3_6,
 }
 
 impl Release {
+    pub const ALL: [Self; 3] = [Self::V3_5, Self::V3_5_30, Self::V3_6];
+
     pub fn max_learners(self) -> usize {
         match self {
-            Self::V3_5 => 1,
+            Self::V3_5 | Self::V3_5_30 => 1,
             Self::V3_6 => 2,
         }
     }
@@ -37,7 +42,7 @@ impl Release {
         match self {
             Self::V3_5 => voters,
             // As if the new one were a voter and did not answer; a voter alone always passes.
-            Self::V3_6 => quorum(voters + 1).min(voters),
+            Self::V3_5_30 | Self::V3_6 => quorum(voters + 1).min(voters),
         }
     }
 }

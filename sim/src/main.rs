@@ -1,5 +1,6 @@
 //! Runs the simulation for many seeds, or shows one.
 
+use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -27,9 +28,23 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    let Arguments { seeds, from, seed, trace, keep_going } = Arguments::parse();
+    match run(&Arguments::parse(), &mut io::stdout()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        // Whoever reads has seen enough of a trace, as in `--trace | head`. What nobody saw is no success.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("cannot print: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whether all went well.
+fn run(arguments: &Arguments, out: &mut impl Write) -> io::Result<bool> {
+    let &Arguments { seeds, from, seed, trace, keep_going } = arguments;
     if let Some(seed) = seed {
-        return show(&Script::random(seed), trace);
+        return show(&Script::random(seed), trace, out);
     }
     let mut failed = Vec::new();
     let (mut ticks, mut acked, mut effects) = (0, 0, 0);
@@ -41,35 +56,37 @@ fn main() -> ExitCode {
                 effects += success.effects;
             }
             Err(failure) if keep_going => {
-                println!("seed {seed}: {}", failure.problem);
+                writeln!(out, "seed {seed}: {}", failure.problem)?;
                 failed.push(seed);
             }
-            Err(_) => return show(&Script::random(seed), true),
+            Err(_) => return show(&Script::random(seed), true, out),
         }
         let done = seed - from + 1;
         if done.is_multiple_of(1000) {
-            println!("{done} of {seeds} seeds; {} failed", failed.len());
+            writeln!(out, "{done} of {seeds} seeds; {} failed", failed.len())?;
         }
     }
-    println!(
+    writeln!(
+        out,
         "{seeds} seeds: {} hours of simulated time, {acked} acknowledged writes, {effects} actions; {} failed {failed:?}",
         ticks / 36_000,
         failed.len()
-    );
-    if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    )?;
+    Ok(failed.is_empty())
 }
 
-fn show(script: &Script, trace: bool) -> ExitCode {
+fn show(script: &Script, trace: bool, out: &mut impl Write) -> io::Result<bool> {
     let script = if trace { script.traced() } else { script.clone() };
     match script.run() {
         Ok(success) => {
-            println!("seed {}: {success:?}", script.seed);
-            ExitCode::SUCCESS
+            writeln!(out, "seed {}: {success:?}", script.seed)?;
+            Ok(true)
         }
         Err(failure) => {
-            println!("{failure}\n{script:?}");
-            println!("again: cargo run --release -p etcd-operator-sim -- --seed {} --trace", failure.seed);
-            ExitCode::FAILURE
+            writeln!(out, "{failure}\n{script:?}")?;
+            let seed = failure.seed;
+            writeln!(out, "again: cargo run --release -p etcd-operator-sim -- --seed {seed} --trace")?;
+            Ok(false)
         }
     }
 }

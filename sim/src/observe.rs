@@ -98,7 +98,8 @@ fn answer(world: &World, ordinal: Ordinal) -> Option<Answer> {
         applied_index: server.applied.index as u64,
         version: Some(match server.release {
             Release::V3_5 => Version::new(3, 5, 0),
-            Release::V3_6 => Version::new(3, 6, 0),
+            Release::V3_5_30 => Version::new(3, 5, 30),
+            Release::V3_6 => Version::new(3, 6, 11),
         }),
         listed: Some(server.applied.members.len() as u8),
         // Logs that agree give hashes that agree; that they do is watched elsewhere.

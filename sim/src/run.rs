@@ -9,7 +9,7 @@ use etcd_operator_core::quorum::quorum;
 
 use crate::agent;
 use crate::bugs::Bug;
-use crate::etcd::{Release, Tick};
+use crate::etcd::Tick;
 use crate::kube::{Cluster, Volume};
 use crate::observe::Sight;
 use crate::operator::{Operator, Troubles};
@@ -58,7 +58,7 @@ struct Run<'a> {
 impl<'a> Run<'a> {
     fn new(script: &'a Script) -> Self {
         let mut world = World::new(Random::new(script.seed), script.traced);
-        world.release = if script.two_learners { Release::V3_6 } else { Release::V3_5 };
+        world.release = script.release;
         world.strict = script.strict;
         world.network.loss_per_mille = script.loss_per_mille;
         world.agent_bugs = agent::Bugs { follows_old_orders: script.bug == Some(Bug::OldOrderHonoured) };
@@ -144,6 +144,10 @@ impl<'a> Run<'a> {
         let deadline = self.world.now + TIME_TO_SETTLE;
         while self.world.now < deadline {
             self.tick()?;
+            // What was given up and still arrives is a reason to act.
+            if !self.world.late_orders.is_empty() {
+                self.operators.iter_mut().for_each(|operator| operator.quiet_since = None);
+            }
             let now = self.world.now;
             let quiet = |operator: &Operator| operator.quiet_since.is_some_and(|since| now - since > QUIET);
             if self.operators.iter().all(quiet) {

@@ -4,7 +4,7 @@ use etcd_operator_core::decide::{OnDelete, OnStop};
 use etcd_operator_core::observed::Ordinal;
 
 use crate::bugs::Bug;
-use crate::etcd::Tick;
+use crate::etcd::{Release, Tick};
 use crate::faults::Faults;
 use crate::observe::Sight;
 use crate::operator::Troubles;
@@ -21,7 +21,7 @@ pub struct Script {
     pub on_stop: OnStop,
     pub on_delete: OnDelete,
     pub operators: usize,
-    pub two_learners: bool,
+    pub release: Release,
     pub strict: bool,
     pub faults: Faults,
     pub troubles: Troubles,
@@ -51,7 +51,7 @@ impl Script {
             on_stop: OnStop::Retain,
             on_delete: OnDelete::Retain,
             operators: 1,
-            two_learners: false,
+            release: Release::V3_5,
             strict: true,
             faults: Faults::default(),
             troubles: Troubles::default(),
@@ -91,7 +91,11 @@ impl Script {
             .pick(&[OnStop::Retain, OnStop::Retain, OnStop::RetainAll, OnStop::Delete])
             .unwrap_or(&OnStop::Retain);
         script.operators = if random.chance(300) { 2 } else { 1 };
-        script.two_learners = random.chance(400);
+        script.release = match random.below(1000) {
+            0..400 => Release::V3_6,
+            400..600 => Release::V3_5_30,
+            _ => Release::V3_5,
+        };
         script.strict = !random.chance(100);
         script.faulty_for = random.between(50, 1200);
         script.faults = faults;

@@ -25,5 +25,6 @@ pub mod pki;
 pub mod preflight;
 pub mod process;
 pub mod registry;
+pub mod say;
 pub mod shell;
 pub mod volumes;

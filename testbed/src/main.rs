@@ -9,7 +9,7 @@ use testbed::api_only::ApiOnly;
 use testbed::cluster::{Config, DnsProfile, Testbed};
 use testbed::instance::{self, Condition, Kind, Record};
 use testbed::layout::{Layout, MARK};
-use testbed::{addons, build, down, fault, image, preflight, process};
+use testbed::{addons, build, down, fault, image, preflight, process, say};
 
 /// A real Kubernetes with real etcd on this machine: built from package registries, run as root, gone without a trace.
 #[derive(Parser)]
@@ -74,7 +74,7 @@ async fn run(command: Command) -> Result<()> {
         Command::Down => down_all().await,
         Command::Status => status(),
         Command::Kubeconfig => {
-            println!("{}", Layout::cluster().kubeconfig().display());
+            say!("{}", Layout::cluster().kubeconfig().display());
             Ok(())
         }
         Command::Image(command) => image::command::run(command).await,
@@ -93,13 +93,13 @@ async fn build_all() -> Result<()> {
     for version in build::STANDARD_ETCD {
         image::ensure_etcd(version).await?;
     }
-    println!("everything is built");
+    say!("everything is built");
     Ok(())
 }
 
 async fn up(config: Config) -> Result<()> {
     let bed = Testbed::up(config).await?;
-    println!("The testbed is up: {} node(s), DNS profile {}.", bed.config().nodes, bed.config().dns);
+    say!("The testbed is up: {} node(s), DNS profile {}.", bed.config().nodes, bed.config().dns);
     hint(bed.layout(), &bed.kubectl());
     Ok(())
 }
@@ -108,23 +108,23 @@ async fn up_api_only(name: &str) -> Result<()> {
     let api = ApiOnly::start_named(name).await?;
     let kubectl = api.kubectl();
     let layout = api.detach()?;
-    println!("The control plane {name} is up; it has no nodes.");
+    say!("The control plane {name} is up; it has no nodes.");
     hint(&layout, &kubectl);
     Ok(())
 }
 
 fn hint(layout: &Layout, kubectl: &std::path::Path) {
     let programs = kubectl.parent().unwrap_or(kubectl);
-    println!("  export KUBECONFIG={} PATH={}:$PATH", layout.kubeconfig().display(), programs.display());
+    say!("  export KUBECONFIG={} PATH={}:$PATH", layout.kubeconfig().display(), programs.display());
 }
 
 async fn down_all() -> Result<()> {
     let removed = down::remove_all().await?;
     if removed.is_empty() {
-        println!("nothing is up");
+        say!("nothing is up");
     }
     for layout in removed {
-        println!("{} is down", layout.name());
+        say!("{} is down", layout.name());
     }
     Ok(())
 }
@@ -132,7 +132,7 @@ async fn down_all() -> Result<()> {
 fn status() -> Result<()> {
     let all = Layout::all();
     if all.is_empty() {
-        println!("nothing is up: `testbed up` starts a cluster");
+        say!("nothing is up: `testbed up` starts a cluster");
     }
     for layout in &all {
         let condition = match instance::condition(layout) {
@@ -146,15 +146,15 @@ fn status() -> Result<()> {
             Some(Kind::ApiOnly) => "control plane only".into(),
             None => "unknown".into(),
         };
-        println!("{}: {condition} ({kind})\n  kubeconfig: {}", layout.name(), layout.kubeconfig().display());
+        say!("{}: {condition} ({kind})\n  kubeconfig: {}", layout.name(), layout.kubeconfig().display());
         for name in instance::daemons(layout) {
             match process::running(layout, &name) {
-                Some(id) => println!("  {name:<26} process {id}"),
-                None => println!("  {name:<26} not running"),
+                Some(id) => say!("  {name:<26} process {id}"),
+                None => say!("  {name:<26} not running"),
             }
         }
         for injected in fault::in_effect(layout)? {
-            println!("  fault in effect: {} ({})", injected.fault, injected.id);
+            say!("  fault in effect: {} ({})", injected.fault, injected.id);
         }
     }
     Ok(())

@@ -1,5 +1,6 @@
-//! Documents stay connected: no dead link, no decision record that nobody can find.
+//! Documents stay connected: no dead link, no decision record that nobody can find, no word that nothing says.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use etcd_operator_tidy::{files, read, root, shown};
@@ -33,6 +34,30 @@ fn every_decision_record_is_in_the_index() {
     for record in records {
         assert!(listed.contains(&record), "docs/adr/README.md does not list {record}");
     }
+}
+
+/// The compiler does not miss a constant of a library that nothing uses, and the manual would explain it for ever.
+#[test]
+fn every_word_of_status_and_events_is_used() {
+    let (folder, list) = (root().join("core/src"), root().join("core/src/names/words.rs"));
+    let code: String = files(".rs")
+        .iter()
+        .filter(|path| path.starts_with(&folder) && **path != list && !path.ends_with("tests.rs"))
+        .map(|path| read(path))
+        .collect();
+    let names: BTreeSet<_> =
+        code.split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | ':'))).collect();
+    let (mut module, mut words) = (String::new(), Vec::new());
+    for line in read(&list).lines() {
+        if let Some(begun) = line.strip_prefix("pub mod ") {
+            module = begun.trim_end_matches(" {").to_owned();
+        } else if let Some((name, _)) = line.trim().split_once(" = \"") {
+            words.push(format!("{module}::{name}"));
+        }
+    }
+    assert!(words.len() > 50, "not the words: {words:?}");
+    words.retain(|word| !names.contains(word.as_str()));
+    assert!(words.is_empty(), "nothing says {words:?} any more");
 }
 
 fn leads_somewhere(document: &Path, folder: &Path, link: &str) -> bool {

@@ -72,6 +72,10 @@ fn every_step_is_told_in_the_words_of_users() {
             Action::DeletePod { ordinal, uid: uid() },
             "PodDeleted: kv-1 is deleted, to come back with an empty volume",
         ),
+        (
+            Action::AdoptClaim { ordinal, uid: uid() },
+            "VolumeAdopted: volume data-kv-1 of the former cluster is taken over",
+        ),
         (Action::DeleteClaim { ordinal, uid: uid() }, "VolumeDeleted: volume data-kv-1 is deleted"),
         (Action::DeleteSet { uid: uid() }, "PodsRemoved: all pods are deleted"),
         (Action::RemoveFinalizer, "Released: the cluster is released: no volume is left"),

@@ -115,6 +115,7 @@ pub mod event {
         MEMBER_PROMOTED = "MemberPromoted";
         MEMBER_REMOVED = "MemberRemoved";
         LEADER_MOVED = "LeaderMoved";
+        VOLUME_ADOPTED = "VolumeAdopted";
         VOLUME_DELETED = "VolumeDeleted";
         RELEASED = "Released";
         RUNNING = "Running";
@@ -127,18 +128,54 @@ pub mod event {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+    use crate::api::Phase;
+
+    fn is_word(text: &str) -> bool {
+        let camel_case = text.starts_with(|first: char| first.is_ascii_uppercase());
+        camel_case && text.chars().all(|it| it.is_ascii_alphanumeric())
+    }
 
     #[test]
-    fn every_word_is_explained_to_users_and_none_is_used_twice() {
-        let manual = include_str!("../../../docs/status.md");
+    fn words_are_in_camel_case_and_none_is_there_twice() {
         for words in [condition::ALL, reason::ALL, event::ALL] {
             for word in words {
-                assert!(manual.contains(&format!("`{word}`")), "docs/status.md does not explain {word}");
+                assert!(is_word(word), "{word}");
                 assert_eq!(words.iter().filter(|it| *it == word).count(), 1, "{word}");
-                let camel_case = word.starts_with(|first: char| first.is_ascii_uppercase());
-                assert!(camel_case && word.chars().all(|it| it.is_ascii_alphanumeric()), "{word}");
             }
         }
+    }
+
+    fn section(heading: &str) -> &'static str {
+        let manual = include_str!("../../../docs/status.md");
+        let (_, section) = manual.split_once(&format!("\n## {heading}\n")).expect("there is such a section");
+        section.split("\n## ").next().unwrap_or_default()
+    }
+
+    fn in_backticks(text: &str) -> BTreeSet<&str> {
+        text.split('`').skip(1).step_by(2).filter(|it| is_word(it)).collect()
+    }
+
+    /// What the tables of a section have in their first column.
+    fn explained(heading: &str) -> BTreeSet<&'static str> {
+        let cells = section(heading).lines().filter_map(|line| line.strip_prefix("| ")?.split(" |").next());
+        cells.flat_map(in_backticks).collect()
+    }
+
+    #[test]
+    fn the_manual_explains_all_these_words_and_no_others() {
+        let set = |words: &[&'static str]| words.iter().copied().collect::<BTreeSet<_>>();
+        assert_eq!(explained("Conditions"), set(condition::ALL));
+        assert_eq!(explained("Reasons"), set(reason::ALL));
+        // What turns is told by events in words that are explained above.
+        let told = in_backticks(section("Events"));
+        let known = &(&set(event::ALL) | &set(reason::ALL)) | &set(condition::ALL);
+        assert_eq!(set(event::ALL).difference(&told).collect::<Vec<_>>(), [&""; 0], "not explained");
+        assert_eq!(told.difference(&known).collect::<Vec<_>>(), [&""; 0], "gone");
+        let phases = explained("Phases");
+        let gone = phases.iter().find(|it| serde_json::from_value::<Phase>((**it).into()).is_err());
+        assert_eq!(gone, None, "no such phase");
     }
 }

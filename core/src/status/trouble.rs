@@ -7,7 +7,7 @@ use crate::names::reason;
 pub enum Trouble {
     /// For this reason. It is tried again.
     Failed(String),
-    /// etcd does not take it yet, for this reason: it wants all voters to have been connected for some seconds before one
+    /// etcd does not take it yet, for this reason: it wants its voters to have been connected for some seconds before one
     /// is added, and a learner to have caught up before it votes. All is well.
     EtcdNotYet(String),
     /// This object of a former cluster of the same name has to go first. Kubernetes collects it in its own time.

@@ -13,7 +13,7 @@ use e2e::turn::Turn;
 use e2e::{evidence, workspace};
 use kube::Client;
 use testbed::cluster::{Config, DnsProfile, Testbed};
-use testbed::image;
+use testbed::{image, say};
 
 /// How long the operator of this build takes, beside a plain StatefulSet of the same run.
 #[derive(Parser)]
@@ -52,8 +52,8 @@ async fn main() -> Result<()> {
         Testbed::down().await?;
     }
     let report = outcome?;
-    println!("\n{}", report.table().trim_end());
-    println!("\nwritten to {}", workspace::shown(&report.write()?));
+    say!("\n{}", report.table().trim_end());
+    say!("\nwritten to {}", workspace::shown(&report.write()?));
     ensure!(report.failures.is_empty(), "not everything could be measured:\n{}", report.failures.join("\n"));
     Ok(())
 }

@@ -18,6 +18,7 @@ use kube::Api;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::watcher;
 use serde_json::json;
+use testbed::say;
 
 const NAMESPACE: &str = "demo";
 /// Its name and size are what is waited for below.
@@ -59,7 +60,7 @@ async fn main() -> Result<()> {
     shown(&cluster, &["exec", "minimal-0", "--", "etcdctl", "put", "greeting", "hello from the demo"])
         .await?;
     shown(&cluster, &["exec", "minimal-2", "--", "etcdctl", "get", "greeting"]).await?;
-    println!("\n{}", next_steps(&cluster));
+    say!("\n{}", next_steps(&cluster));
     Ok(())
 }
 
@@ -124,13 +125,13 @@ fn told(cluster: &EtcdCluster) -> Vec<String> {
 /// Runs `kubectl` the way the user could, and shows the command too.
 async fn shown(cluster: &Cluster, arguments: &[&str]) -> Result<()> {
     let words: Vec<_> = arguments.iter().map(|word| quoted(word)).collect();
-    println!("\n$ kubectl -n {NAMESPACE} {}", words.join(" "));
+    say!("\n$ kubectl -n {NAMESPACE} {}", words.join(" "));
     cluster.kubectl.show(&[&["-n", NAMESPACE], arguments].concat()).await
 }
 
 /// As typed in the tree, from wherever this is run.
 async fn apply_example(cluster: &Cluster) -> Result<()> {
-    println!("\n$ kubectl -n {NAMESPACE} apply -f {EXAMPLE}");
+    say!("\n$ kubectl -n {NAMESPACE} apply -f {EXAMPLE}");
     let file = workspace::root().join(EXAMPLE).display().to_string();
     cluster.kubectl.show(&["-n", NAMESPACE, "apply", "-f", &file]).await
 }

@@ -7,6 +7,7 @@ use clap::Parser;
 use e2e::install::{self, API_GROUP, IMAGE, NAMESPACE, Operator};
 use e2e::progress::Progress;
 use e2e::target::Target;
+use testbed::say;
 
 /// Install the CRDs and the operator; once more brings them up to date.
 #[derive(Parser)]
@@ -38,7 +39,7 @@ async fn main() -> Result<()> {
                  cluster must be able to pull"
             ),
         });
-        println!();
+        say!("");
         return cluster.kubectl.show(&["api-resources", "--api-group", API_GROUP]).await;
     }
     let operator = Operator::install(&cluster, arguments.programs.as_deref()).await?;
@@ -52,8 +53,8 @@ async fn main() -> Result<()> {
     }
     ready.context("the operator does not become ready; its pods are described above")?;
     progress.step("the operator runs");
-    println!();
+    say!("");
     cluster.kubectl.show(&["-n", NAMESPACE, "get", "deployments,pods", "-o", "wide"]).await?;
-    println!();
+    say!("");
     cluster.kubectl.show(&["api-resources", "--api-group", API_GROUP]).await
 }

@@ -1,6 +1,6 @@
 //! Runs the operator, or prints the CustomResourceDefinitions and their reference.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
@@ -84,7 +84,11 @@ fn main() -> ExitCode {
 }
 
 fn print(text: &str) -> Result<()> {
-    std::io::stdout().write_all(text.as_bytes()).context("cannot print")
+    match std::io::stdout().write_all(text.as_bytes()) {
+        // Whoever reads has seen enough, as in `crds | head`.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        written => written.context("cannot print"),
+    }
 }
 
 // One thread is enough: a round waits far more than it computes.

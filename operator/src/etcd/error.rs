@@ -29,7 +29,7 @@ pub enum Error {
 const ETCD: &str = "etcdserver: ";
 const NOT_FOR_LEARNERS: &str = "rpc not supported for learner";
 
-/// Refusals that end by themselves. etcd asks for all voters to have been connected for five seconds before another joins.
+/// Refusals that end by themselves. etcd asks for its voters to have been connected for five seconds before another joins.
 const NOT_YET: [&str; 5] = [
     "unhealthy cluster",
     "re-configuration failed due to not enough started members",

@@ -9,7 +9,7 @@ use etcd_operator::http;
 use etcd_operator::lease::{self, Election};
 use etcd_operator::reach::Reach;
 use etcd_operator_core::api::{EtcdCluster, EtcdClusterStatus, Phase};
-use etcd_operator_core::names::{CLUSTER_UID_LABEL, FINALIZER};
+use etcd_operator_core::names::{CLUSTER_UID_LABEL, FINALIZER, reason};
 use etcd_operator_core::order::{self, BootstrapOrder};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -26,16 +26,17 @@ use testbed::api_only::ApiOnly;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::{as_operator, installed};
+use crate::{as_operator, installed, kubectl};
 
 /// Only there to end a wait: all tests of this file bring up a control plane at the same time.
 const LIMIT: Duration = Duration::from_secs(180);
-const NAMESPACE: &str = "default";
 
 /// A control plane and an operator that works on it.
 pub struct Operated {
     pub admin: Client,
     pub api: ApiOnly,
+    /// Where the objects are that it is asked about.
+    namespace: &'static str,
     stop: oneshot::Sender<()>,
     operator: JoinHandle<()>,
 }
@@ -54,7 +55,7 @@ impl Operated {
         };
         let running = controller::run(client, settings, election, http::Ready::default(), stopped.shared());
         let admin = api.client().await.expect("an administrator's client");
-        Self { admin, api, stop, operator: tokio::spawn(running) }
+        Self { admin, api, namespace: "default", stop, operator: tokio::spawn(running) }
     }
 
     pub async fn stop(self) {
@@ -67,7 +68,7 @@ impl Operated {
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     {
-        Api::namespaced(self.admin.clone(), NAMESPACE)
+        Api::namespaced(self.admin.clone(), self.namespace)
     }
 
     async fn create(&self, name: &str, spec: Value) -> EtcdCluster {
@@ -194,6 +195,31 @@ async fn what_belongs_to_somebody_else_is_left_alone_and_named() {
 
     operated.all::<Service>().delete("kv-client", &DeleteParams::default()).await.expect("it is there");
     operated.until::<StatefulSet>("kv", "the work goes on", |_| true).await;
+    operated.stop().await;
+}
+
+#[tokio::test]
+async fn a_cluster_whose_namespace_is_being_deleted_waits_for_it_to_go() {
+    let ending = "ending";
+    let operated = Operated { namespace: ending, ..Operated::start().await };
+    kubectl(&operated.api, &["create", "namespace", ending]).await;
+    operated.create("kv", json!({"size": 1, "paused": true})).await;
+    let paused = |it: &EtcdCluster| says(it, "Paused", "changes nothing");
+    operated.until("kv", "the pause is told", paused).await;
+
+    // Nobody empties namespaces here, so it goes on ending.
+    kubectl(&operated.api, &["delete", "namespace", ending, "--wait=false"]).await;
+    operated.edit("kv", json!({"spec": {"paused": false}})).await;
+    let awaited = |it: &EtcdCluster| {
+        let conditions = status(it).conditions;
+        conditions.iter().any(|it| it.type_ == "Reconciling" && it.reason == reason::NAMESPACE_ENDING)
+    };
+    let waiting = operated.until("kv", "the wait for the namespace", awaited).await;
+    assert!(says(&waiting, "Reconciling", "nothing can be made in it any more"), "{waiting:?}");
+    assert_eq!(status(&waiting).phase, Some(Phase::Creating));
+
+    operated.all::<EtcdCluster>().delete("kv", &DeleteParams::default()).await.expect("it is there");
+    operated.until_gone::<EtcdCluster>("kv").await;
     operated.stop().await;
 }
 

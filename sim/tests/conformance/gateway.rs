@@ -50,6 +50,8 @@ fn named(message: &str) -> Option<Error> {
         "unhealthy cluster" => Error::UnhealthyCluster,
         "re-configuration failed due to not enough started members" => Error::NotEnoughStartedMembers,
         late if late.starts_with("request timed out") => Error::Timeout,
+        // Whoever removes itself may be gone before it can say that it did.
+        "server stopped" => Error::Timeout,
         _ => return None,
     };
     Some(error)

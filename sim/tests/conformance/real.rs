@@ -87,7 +87,7 @@ impl Real {
             "--unsafe-no-fsync".into(),
         ];
         match self.release {
-            Release::V3_5 => {}
+            Release::V3_5 | Release::V3_5_30 => {}
             Release::V3_6 => flags.push("--max-learners=2".into()),
         }
         flags

@@ -57,8 +57,9 @@ pub type Answer = Result<(), Error>;
 
 /// What is expected of whom.
 pub struct Answers {
-    pub v3_5: Answer,
-    pub v3_6: Answer,
+    pub before_3_5_30: Answer,
+    /// And 3.6.
+    pub since_3_5_30: Answer,
     /// Why the simulation has no such call, if so.
     pub not_simulated: Option<&'static str>,
 }
@@ -66,8 +67,8 @@ pub struct Answers {
 impl Answers {
     pub fn of(&self, release: Release) -> Answer {
         match release {
-            Release::V3_5 => self.v3_5,
-            Release::V3_6 => self.v3_6,
+            Release::V3_5 => self.before_3_5_30,
+            Release::V3_5_30 | Release::V3_6 => self.since_3_5_30,
         }
     }
 }

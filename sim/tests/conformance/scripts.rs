@@ -15,7 +15,7 @@ use crate::script::{Answer, Answers, Script, Step};
 
 /// An ordinal that no member ever has.
 const NOBODY: u8 = 8;
-const EVERY: &[Release] = &[Release::V3_5, Release::V3_6];
+const EVERY: &[Release] = &Release::ALL;
 
 pub fn all() -> Vec<Script> {
     // The one that takes longest comes first, so that the others are played meanwhile.
@@ -134,7 +134,7 @@ fn many_learners() -> Vec<Script> {
         ask(1, Promote(NOBODY), Err(NotFound)),
     ];
     vec![
-        Script { releases: &[Release::V3_5], ..script("one learner before 3.6", 1, one) },
+        Script { releases: &[Release::V3_5, Release::V3_5_30], ..script("one learner before 3.6", 1, one) },
         Script { releases: &[Release::V3_6], ..script("two learners from 3.6 on", 1, two) },
     ]
 }
@@ -266,10 +266,11 @@ fn ask(via: u8, request: Request, answer: Answer) -> Step {
     by_release(via, request, answer, answer)
 }
 
-fn by_release(via: u8, request: Request, v3_5: Answer, v3_6: Answer) -> Step {
-    Step::Ask(via, request, Answers { v3_5, v3_6, not_simulated: None })
+fn by_release(via: u8, request: Request, before_3_5_30: Answer, since_3_5_30: Answer) -> Step {
+    Step::Ask(via, request, Answers { before_3_5_30, since_3_5_30, not_simulated: None })
 }
 
 fn not_simulated(via: u8, request: Request, answer: Answer, reason: &'static str) -> Step {
-    Step::Ask(via, request, Answers { v3_5: answer, v3_6: answer, not_simulated: Some(reason) })
+    let answers = Answers { before_3_5_30: answer, since_3_5_30: answer, not_simulated: Some(reason) };
+    Step::Ask(via, request, answers)
 }

@@ -5,6 +5,7 @@ use clap::Subcommand;
 
 use super::{Fault, FaultError, Injected, Kind, Undo, in_effect, inject, undo_all};
 use crate::cluster::Testbed;
+use crate::say;
 
 #[derive(Debug, PartialEq, Eq, Subcommand)]
 pub enum Command {
@@ -26,29 +27,29 @@ pub enum Command {
 /// Prints a line for each fault: what was done and how to undo it.
 pub async fn run(command: Command, bed: &Testbed) -> Result<()> {
     match command {
-        Command::Inject(fault) => println!("{}", done(&inject(bed, fault).await?)),
+        Command::Inject(fault) => say!("{}", done(&inject(bed, fault).await?)),
         Command::List => {
             let faults = in_effect(bed.layout())?;
             if faults.is_empty() {
-                println!("no fault is in effect");
+                say!("no fault is in effect");
             }
             for injected in faults {
-                println!("{:18} {}", injected.id, injected.fault);
+                say!("{:18} {}", injected.id, injected.fault);
             }
         }
         Command::Undo { id: Some(id), .. } => {
             let injected = in_effect(bed.layout())?.into_iter().find(|injected| injected.id == id);
             let injected = injected.ok_or_else(|| not_in_effect(&id))?;
             injected.undo(bed).await?;
-            println!("{}", undone(&injected));
+            say!("{}", undone(&injected));
         }
         Command::Undo { id: None, .. } => {
             let faults = undo_all(bed).await?;
             if faults.is_empty() {
-                println!("no fault is in effect");
+                say!("no fault is in effect");
             }
             for injected in faults {
-                println!("{}", undone(&injected));
+                say!("{}", undone(&injected));
             }
         }
     }

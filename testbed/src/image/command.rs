@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use super::{Name, Written, prepared, standard};
-use crate::cache;
+use crate::{cache, say};
 
 #[derive(clap::Subcommand)]
 pub enum Command {
@@ -39,6 +39,6 @@ pub async fn run(command: Command) -> Result<()> {
         }
     };
     let Written { path, digest, unchanged } = written;
-    println!("{}: {} ({digest})", if unchanged { "unchanged" } else { "written" }, path.display());
+    say!("{}: {} ({digest})", if unchanged { "unchanged" } else { "written" }, path.display());
     Ok(())
 }
