@@ -76,6 +76,22 @@ pub enum Fault {
         #[arg(short, long, value_enum, default_value_t)]
         direction: Direction,
     },
+    /// Keep a pod from calling a port of another pod: it is refused, and open connections are reset.
+    ///
+    /// The other one still calls it and is answered. The cut belongs to both pods' networks: when one of them is
+    /// replaced, it is over.
+    ///
+    /// Undo: calls arrive again. Other cuts of the same pod stay.
+    CutCalls {
+        pod: String,
+        /// The pod that is not reached any more, in the same namespace.
+        #[arg(long)]
+        to: String,
+        #[arg(long)]
+        port: u16,
+        #[arg(short, long, default_value = "default")]
+        namespace: String,
+    },
     /// Drop all packets between a node and the rest, those of open connections too.
     ///
     /// Pods of the node still reach each other. n1 carries the control plane and cannot be cut off.

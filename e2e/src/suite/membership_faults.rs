@@ -3,6 +3,7 @@
 mod adoption;
 mod data_lost;
 mod edits;
+mod missed_voter;
 mod no_room;
 mod quorum_lost;
 mod sudden_ends;
@@ -46,6 +47,9 @@ pub fn tests(field: &Topology) -> Vec<Test> {
         }),
         field.full("membership_faults::a_leader_dies_while_it_is_scaled_in", |c| {
             sudden_ends::leader_killed(c).boxed_local()
+        }),
+        field.full("membership_faults::members_come_and_go_although_the_leader_misses_one", |c| {
+            missed_voter::come_and_go(c).boxed_local()
         }),
         field.smoke("membership_faults::edits_are_refused_or_explained", |c| {
             edits::refused_or_explained(c).boxed_local()

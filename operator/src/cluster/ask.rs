@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use etcd_operator_core::names::Names;
-use etcd_operator_core::observed::{Answer, Members, Ordinal, Process, Seen};
+use etcd_operator_core::observed::{Answer, MemberId, Members, Ordinal, Process, Seen};
 use futures::future::join_all;
 
 use crate::agent::{self, Heard};
@@ -211,8 +211,8 @@ impl Asked {
     }
 
     /// Who may be asked to change the members, because a linearizable read has just proved that it speaks for the cluster:
-    /// first the one whose list was taken.
-    pub fn speakers(&self) -> Vec<Ordinal> {
+    /// first the one whose list was taken, and last the one that is to leave, which may never hear that it did.
+    pub fn speakers(&self, leaving: Option<MemberId>) -> Vec<Ordinal> {
         let answer = |ordinal: &Ordinal| self.answers.get(ordinal).and_then(Seen::known);
         let Some((via, first)) = self.via.and_then(|via| Some((via, answer(&via)?))) else {
             return Vec::new();
@@ -221,7 +221,9 @@ impl Asked {
             answer(ordinal).is_some_and(|it| it.linearizable && it.cluster == first.cluster)
         };
         let others = self.answers.keys().copied().filter(|it| *it != via && speaks(it));
-        std::iter::once(via).chain(others).collect()
+        let mut speakers: Vec<_> = std::iter::once(via).chain(others).collect();
+        speakers.sort_by_key(|it| leaving.is_some() && answer(it).map(|it| it.member) == leaving);
+        speakers
     }
 
     /// The leader's list first: it is the one that is surely up to date.
@@ -262,16 +264,16 @@ impl Asked {
 
 #[cfg(test)]
 mod tests {
-    use etcd_operator_core::observed::{ClusterId, MemberId};
+    use etcd_operator_core::observed::ClusterId;
 
     use super::*;
 
     #[test]
     fn all_that_speak_for_the_cluster_may_be_asked_and_first_the_one_whose_list_was_taken() {
-        let answer = |cluster: u64, linearizable: bool| {
+        let answer = |member: u64, cluster: u64, linearizable: bool| {
             Seen::Known(Answer {
                 cluster: ClusterId(cluster),
-                member: MemberId(1),
+                member: MemberId(member),
                 leader: None,
                 linearizable,
                 applied_index: 1,
@@ -281,12 +283,19 @@ mod tests {
             })
         };
         let mut asked = Asked::nobody(BTreeSet::new());
-        assert_eq!(asked.speakers(), []);
-        let silent = Seen::Unknown("it does not answer".into());
-        let answers =
-            [answer(7, true), answer(7, false), answer(8, true), silent, answer(7, true), answer(7, true)];
+        assert_eq!(asked.speakers(None), []);
+        let answers = [
+            answer(10, 7, true),
+            answer(11, 7, false),
+            answer(12, 8, true),
+            Seen::Unknown("it does not answer".into()),
+            answer(14, 7, true),
+            answer(15, 7, true),
+        ];
         asked.answers = Ordinal::below(6).zip(answers).collect();
         asked.via = Some(Ordinal(4));
-        assert_eq!(asked.speakers(), [4, 0, 5].map(Ordinal));
+        assert_eq!(asked.speakers(None), [4, 0, 5].map(Ordinal));
+        assert_eq!(asked.speakers(Some(MemberId(10))), [4, 5, 0].map(Ordinal));
+        assert_eq!(asked.speakers(Some(MemberId(14))), [0, 5, 4].map(Ordinal));
     }
 }

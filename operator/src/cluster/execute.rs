@@ -69,7 +69,7 @@ impl Hands<'_> {
             }
             Action::AddLearner { ordinal, cluster } => {
                 let url = self.names.peer_url(*ordinal);
-                self.host(*cluster)?.add_learner(url).await.map(drop).map_err(etcd(action))
+                self.judge(None, *cluster)?.add_learner(url).await.map(drop).map_err(etcd(action))
             }
             Action::Promote { member, cluster, .. } => {
                 self.speaker(*cluster)?.promote(*member).await.map_err(etcd(action))
@@ -78,7 +78,7 @@ impl Hands<'_> {
                 self.member(*from, *cluster)?.move_leader(*to).await.map_err(etcd(action))
             }
             Action::RemoveMember { member, cluster } => {
-                self.speaker(*cluster)?.remove(*member).await.map_err(etcd(action))
+                self.judge(Some(*member), *cluster)?.remove(*member).await.map_err(etcd(action))
             }
         }
     }
@@ -218,19 +218,25 @@ impl Hands<'_> {
 
     /// Who has just shown the members after a linearizable read.
     fn speaker(&self, cluster: ClusterId) -> Result<&Member, Failure> {
-        self.nth_speaker(0, cluster)
+        self.nth_speaker(0, None, cluster)
     }
 
-    /// Whom to ask to take another member. Each judges by its own connections whether it may, and one of them may have
-    /// missed that a member came back: so who was refused asks the next.
-    fn host(&self, cluster: ClusterId) -> Result<&Member, Failure> {
-        self.nth_speaker(self.refusals, cluster)
+    /// Whom to ask to take a member or to let one go. Each judges by its own connections whether it may, and one of them
+    /// may have missed that a member came back: so who was refused asks the next. A promotion is judged by the leader,
+    /// whoever is asked.
+    fn judge(&self, leaving: Option<MemberId>, cluster: ClusterId) -> Result<&Member, Failure> {
+        self.nth_speaker(self.refusals, leaving, cluster)
     }
 
-    fn nth_speaker(&self, turn: usize, cluster: ClusterId) -> Result<&Member, Failure> {
+    fn nth_speaker(
+        &self,
+        turn: usize,
+        leaving: Option<MemberId>,
+        cluster: ClusterId,
+    ) -> Result<&Member, Failure> {
         let of_cluster =
             matches!(&self.look.observed.etcd.members, Seen::Known(members) if members.cluster == cluster);
-        let speakers = if of_cluster { self.look.asked.speakers() } else { Vec::new() };
+        let speakers = if of_cluster { self.look.asked.speakers(leaving) } else { Vec::new() };
         let speaker = speakers.iter().cycle().nth(turn);
         speaker
             .and_then(|it| self.look.asked.reached.get(it))

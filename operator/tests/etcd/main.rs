@@ -1,6 +1,8 @@
 //! What real members answer, refuse and leave open.
 
+mod judges;
 mod processes;
+mod relay;
 
 use std::time::Duration;
 

@@ -47,23 +47,27 @@ impl Processes {
     /// A cluster of so many that serves.
     pub async fn formed(version: &str, size: u8) -> Self {
         let mut cluster = Self::new(version).await;
-        let order = cluster.order((0..size).map(|n| (name(n), peer_url(&cluster.host(n)))));
-        for ordinal in 0..size {
-            cluster.start(ordinal, &cluster.host(ordinal), Birth::Founds(&order));
-        }
-        for ordinal in 0..size {
-            cluster.serves(ordinal).await;
-        }
+        let hosts: Vec<_> = (0..size).map(|ordinal| cluster.host(ordinal)).collect();
+        cluster.form(&hosts).await;
         cluster
     }
 
     /// A cluster of one, called as in Kubernetes. The name leads nowhere, but there is nobody to look it up.
     pub async fn named(version: &str, host: &str) -> Self {
         let mut cluster = Self::new(version).await;
-        let order = cluster.order([(name(0), peer_url(host))]);
-        cluster.start(0, host, Birth::Founds(&order));
-        cluster.serves(0).await;
+        cluster.form(&[host.to_owned()]).await;
         cluster
+    }
+
+    /// Members find each other by these hosts, whatever they listen on.
+    pub async fn form(&mut self, hosts: &[String]) {
+        let order = self.order((0..).zip(hosts).map(|(ordinal, host)| (name(ordinal), peer_url(host))));
+        for (ordinal, host) in (0..).zip(hosts) {
+            self.start(ordinal, host, Birth::Founds(&order));
+        }
+        for (ordinal, _) in (0..).zip(hosts) {
+            self.serves(ordinal).await;
+        }
     }
 
     fn order(&self, members: impl IntoIterator<Item = (String, String)>) -> BootstrapOrder {

@@ -111,6 +111,10 @@ mod tests {
         };
         assert_eq!(parse("cut-pod db-0 -n x").expect("valid"), cut(Direction::Both));
         assert_eq!(parse("cut-pod db-0 -n x --direction in").expect("valid"), cut(Direction::In));
+        let calls =
+            Fault::CutCalls { namespace: "x".into(), pod: "db-0".into(), to: "db-1".into(), port: 2380 };
+        let line = "cut-calls db-0 --to db-1 --port 2380 -n x";
+        assert_eq!(parse(line).expect("valid"), Command::Inject(calls));
         assert_eq!(parse("stop-apiserver").expect("valid"), Command::Inject(Fault::StopApiServer));
     }
 

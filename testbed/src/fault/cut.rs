@@ -2,6 +2,7 @@
 //!
 //! Every cut has a chain of its own, named after its id, so that cuts of the same pod or node add up and go one by one.
 
+use std::net::Ipv4Addr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -16,7 +17,19 @@ use crate::process;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Cut {
     network: Network,
-    direction: Direction,
+    dropped: Dropped,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Dropped {
+    All(Direction),
+    /// What is sent to that port, but for the word that a connection has ended. Both ends hear that of open ones:
+    /// otherwise they would hold them for open for many minutes.
+    Calls {
+        to: Ipv4Addr,
+        port: u16,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,6 +46,19 @@ enum Network {
 }
 
 pub(super) async fn of_pod(bed: &Testbed, namespace: &str, pod: &str, direction: Direction) -> Result<Cut> {
+    let network = network_of_pod(bed, namespace, pod).await?;
+    Ok(Cut { network, dropped: Dropped::All(direction) })
+}
+
+pub(super) async fn of_calls(bed: &Testbed, namespace: &str, pod: &str, to: &str, port: u16) -> Result<Cut> {
+    let network = network_of_pod(bed, namespace, pod).await?;
+    let called = container::read_pod(bed, namespace, to).await?;
+    let address = called.status.as_ref().and_then(|status| status.pod_ip.as_ref()?.parse().ok());
+    let to = address.ok_or_else(|| FaultError::NoAddress { pod: container::title(&called) })?;
+    Ok(Cut { network, dropped: Dropped::Calls { to, port } })
+}
+
+async fn network_of_pod(bed: &Testbed, namespace: &str, pod: &str) -> Result<Network> {
     let found = container::read_pod(bed, namespace, pod).await?;
     let node = container::node_of(bed, &found)?;
     let pod = container::title(&found);
@@ -44,13 +70,13 @@ pub(super) async fn of_pod(bed: &Testbed, namespace: &str, pod: &str, direction:
     let networks = container::processes_of_pod(node, &found).into_iter().map(network_of);
     let own = networks.flatten().find(|network| !of_the_node.contains(&Some(network.clone())));
     let namespace = own.ok_or(FaultError::PodNotRunning { pod })?;
-    Ok(Cut { network: Network::Pod { namespace, gateway: gateway(node) }, direction })
+    Ok(Network::Pod { namespace, gateway: gateway(node) })
 }
 
 pub(super) fn of_node(bed: &Testbed, name: &str, direction: Direction) -> Result<Cut> {
     let node = crash::find(bed, name)?;
     match node.network_namespace() {
-        Some(namespace) => Ok(Cut { network: Network::Node { namespace }, direction }),
+        Some(namespace) => Ok(Cut { network: Network::Node { namespace }, dropped: Dropped::All(direction) }),
         None => Err(FaultError::CarriesControlPlane { node: node.name() }),
     }
 }
@@ -90,13 +116,20 @@ impl Cut {
     /// They look at single packets, not at connections, so an open connection is cut as well.
     fn rules(&self, chain: &str) -> String {
         let (inward, outward) = self.network.paths();
-        let paths = match self.direction {
-            Direction::In => vec![inward],
-            Direction::Out => vec![outward],
-            Direction::Both => vec![inward, outward],
+        let paths = match &self.dropped {
+            Dropped::All(Direction::In) => vec![inward],
+            Dropped::All(Direction::Out) => vec![outward],
+            Dropped::All(Direction::Both) => vec![inward, outward],
+            Dropped::Calls { to, port } => {
+                vec![format!("OUTPUT -d {to}/32 -p tcp --dport {port} ! --tcp-flags RST RST")]
+            }
+        };
+        let verdict = match &self.dropped {
+            Dropped::All(_) => "-j DROP",
+            Dropped::Calls { .. } => "-p tcp -j REJECT --reject-with tcp-reset",
         };
         let jumps: String = paths.iter().map(|path| format!("-I {path} -j {chain}\n")).collect();
-        format!("*{}\n:{chain} - [0:0]\n-A {chain} -j DROP\n{jumps}COMMIT\n", self.network.table())
+        format!("*{}\n:{chain} - [0:0]\n-A {chain} {verdict}\n{jumps}COMMIT\n", self.network.table())
     }
 }
 

@@ -35,6 +35,9 @@ impl Effect {
             Fault::CutPod { namespace, pod, direction } => {
                 Self::Cut(cut::of_pod(bed, namespace, pod, *direction).await?)
             }
+            Fault::CutCalls { namespace, pod, to, port } => {
+                Self::Cut(cut::of_calls(bed, namespace, pod, to, *port).await?)
+            }
             Fault::CutNode { node, direction } => Self::Cut(cut::of_node(bed, node, *direction)?),
             Fault::CrashNode { node } => Self::Crash { node: crash::find(bed, node)? },
             Fault::StopApiServer => Self::StopApiServer,

@@ -15,6 +15,8 @@ pub enum FaultError {
     NoSuchProcess { pod: String, container: String, process: String, there: Vec<String> },
     #[error("no process of pod {pod} runs")]
     PodNotRunning { pod: String },
+    #[error("pod {pod} has no address")]
+    NoAddress { pod: String },
     #[error("pod {pod} uses the network of node {node}: cut the node off instead")]
     SharesNodeNetwork { pod: String, node: String },
     #[error("there is no node `{node}`, only {}", there.join(", "))]

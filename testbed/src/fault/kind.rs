@@ -10,6 +10,7 @@ pub enum Kind {
     Kill,
     Pause,
     CutPod,
+    CutCalls,
     CutNode,
     CrashNode,
     #[value(name = "stop-apiserver")]
@@ -36,6 +37,7 @@ impl Kind {
             Self::Kill => "kill",
             Self::Pause => "pause",
             Self::CutPod => "cut-pod",
+            Self::CutCalls => "cut-calls",
             Self::CutNode => "cut-node",
             Self::CrashNode => "crash-node",
             Self::StopApiServer => "stop-apiserver",
@@ -57,7 +59,7 @@ impl Kind {
         match self {
             Self::Kill => Undo::Nothing("the kubelet starts the container again"),
             Self::Pause => Undo::Restores("the processes go on"),
-            Self::CutPod => Undo::Restores("its rules are gone from the pod's network"),
+            Self::CutPod | Self::CutCalls => Undo::Restores("its rules are gone from the pod's network"),
             Self::CutNode => Undo::Restores("its rules are gone from the node's network"),
             Self::CrashNode => Undo::Restores("the node runs again"),
             Self::StopApiServer => Undo::Restores("the API server answers"),
@@ -75,6 +77,7 @@ impl Fault {
             Self::KillProcess { .. } => Kind::Kill,
             Self::PauseProcess { .. } => Kind::Pause,
             Self::CutPod { .. } => Kind::CutPod,
+            Self::CutCalls { .. } => Kind::CutCalls,
             Self::CutNode { .. } => Kind::CutNode,
             Self::CrashNode { .. } => Kind::CrashNode,
             Self::StopApiServer => Kind::StopApiServer,
@@ -98,6 +101,9 @@ impl std::fmt::Display for Fault {
             }
             Self::CutPod { namespace, pod, direction } => {
                 write!(f, "dropping {} pod {namespace}/{pod}", packets(*direction))
+            }
+            Self::CutCalls { namespace, pod, to, port } => {
+                write!(f, "dropping calls of pod {namespace}/{pod} to port {port} of pod {namespace}/{to}")
             }
             Self::CutNode { node, direction } => write!(f, "dropping {} node {node}", packets(*direction)),
             Self::CrashNode { node } => write!(f, "crashed node {node}"),

@@ -2,7 +2,8 @@ use super::*;
 use crate::shell::run;
 
 fn pod(direction: Direction) -> Cut {
-    Cut { network: Network::Pod { namespace: "net:[1]".into(), gateway: "10.244.2.1".into() }, direction }
+    let network = Network::Pod { namespace: "net:[1]".into(), gateway: "10.244.2.1".into() };
+    Cut { network, dropped: Dropped::All(direction) }
 }
 
 #[test]
@@ -19,13 +20,25 @@ fn a_pod_is_cut_off_from_all_but_itself_and_its_gateway() {
 fn a_cut_of_one_direction_leaves_the_other_open() {
     assert!(!pod(Direction::In).rules("X").contains("OUTPUT"));
     assert!(!pod(Direction::Out).rules("X").contains("INPUT"));
-    let node = Cut { network: Network::Node { namespace: "tb-n2".into() }, direction: Direction::Out };
+    let network = Network::Node { namespace: "tb-n2".into() };
+    let node = Cut { network, dropped: Dropped::All(Direction::Out) };
     assert_eq!(node.rules("X"), "*mangle\n:X - [0:0]\n-A X -j DROP\n-I POSTROUTING -o eth0 -j X\nCOMMIT\n");
 }
 
 #[test]
+fn a_cut_of_calls_concerns_one_port_of_one_address() {
+    let dropped = Dropped::Calls { to: Ipv4Addr::new(10, 244, 1, 7), port: 2380 };
+    let calls = Cut { dropped, ..pod(Direction::Out) };
+    let rules = [
+        "*filter\n:X - [0:0]\n-A X -p tcp -j REJECT --reject-with tcp-reset",
+        "-I OUTPUT -d 10.244.1.7/32 -p tcp --dport 2380 ! --tcp-flags RST RST -j X\nCOMMIT\n",
+    ];
+    assert_eq!(calls.rules("X"), rules.join("\n"));
+}
+
+#[test]
 fn the_name_of_a_chain_fits_the_kernel() {
-    assert!(chain("cut-node-9999999999").len() <= 28);
+    assert!(chain("cut-calls-9999999999").len() <= 28);
 }
 
 /// Two joined network namespaces, in place of a node and the rest. Needs root, as the testbed does.
@@ -123,8 +136,8 @@ impl Drop for Pair {
 async fn cuts_of_both_directions_add_up_and_go_one_by_one() {
     let Some(pair) = Pair::new("cuts").await else { return };
     for network in [pair.pod("203.0.113.1"), pair.node()] {
-        let inward = Cut { network: network.clone(), direction: Direction::In };
-        let outward = Cut { network: network.clone(), direction: Direction::Out };
+        let inward = Cut { network: network.clone(), dropped: Dropped::All(Direction::In) };
+        let outward = Cut { network: network.clone(), dropped: Dropped::All(Direction::Out) };
         assert_eq!(pair.passes().await, (true, true));
         inward.begin("cut-1").await.expect("cut");
         inward.begin("cut-1").await.expect("cut again");
@@ -142,7 +155,7 @@ async fn cuts_of_both_directions_add_up_and_go_one_by_one() {
 #[tokio::test]
 async fn the_gateway_of_a_pod_stays_within_reach() {
     let Some(pair) = Pair::new("gateway").await else { return };
-    let cut = Cut { network: pair.pod(ADDRESSES[0]), direction: Direction::Both };
+    let cut = Cut { network: pair.pod(ADDRESSES[0]), dropped: Dropped::All(Direction::Both) };
     cut.begin("cut-1").await.expect("cut");
     assert_eq!(pair.passes().await, (true, true));
 }
