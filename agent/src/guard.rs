@@ -248,7 +248,8 @@ impl<'a> Guard<'a> {
             Waiting::Looking
             | Waiting::OrderNotArmed
             | Waiting::PeersMissing { .. }
-            | Waiting::FirstStarter { .. } => 50,
+            | Waiting::FirstStarter { .. }
+            | Waiting::OthersNotReady { .. } => 50,
             Waiting::Turn { .. } | Waiting::NoQuorum | Waiting::Names { .. } | Waiting::Fetching { .. } => {
                 100
             }

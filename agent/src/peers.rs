@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use etcd_operator_core::agent::{PAGE, Report};
 use etcd_operator_core::etcd_config::{METRICS_PORT, PEER_PORT};
-use etcd_operator_core::start::{Answer, Member, MemberList, Peer, Standing};
+use etcd_operator_core::start::{Answer, Member, MemberList, Peer, Standing, Waiting};
 
 use crate::http::{Failure, Response, get};
 use crate::metrics::applied_index;
@@ -37,6 +37,7 @@ struct Known {
 struct Heard {
     answer: Answer,
     url: Option<String>,
+    ready: bool,
 }
 
 impl Peers {
@@ -52,7 +53,7 @@ impl Peers {
                 .iter()
                 .map(|&address| (address, scope.spawn(move || this.ask_one(address))))
                 .collect();
-            let silent = || Heard { answer: Answer::Silent, url: None };
+            let silent = || Heard { answer: Answer::Silent, url: None, ready: false };
             asking
                 .into_iter()
                 .map(|(address, asked)| (address, asked.join().unwrap_or_else(|_| silent())))
@@ -86,18 +87,22 @@ impl Peers {
             known.met.get_or_insert_with(Instant::now);
         }
         let met_for = known.met.map_or(Duration::ZERO, |met| met.elapsed());
-        Peer { address, url: known.url.clone(), met_for, answer: heard.answer }
+        Peer { address, url: known.url.clone(), met_for, ready: heard.ready, answer: heard.answer }
     }
 
     fn ask_one(&self, address: IpAddr) -> Heard {
-        let nameless = |answer| Heard { answer, url: None };
+        let nameless = |answer| Heard { answer, url: None, ready: false };
         match members(address, DEADLINE) {
             Ok(list) => nameless(Answer::Members(self.confirm(address, list))),
             Err(Failure::Silent) => nameless(Answer::Silent),
             Err(Failure::Nonsense) => nameless(Answer::Unknown),
             Err(Failure::Refused) => {
                 match agent(address).filter(|agent| agent.cluster_uid == self.cluster_uid) {
-                    Some(agent) => Heard { answer: Answer::Waiting, url: Some(agent.peer_url) },
+                    Some(agent) => Heard {
+                        answer: Answer::Waiting,
+                        url: Some(agent.peer_url),
+                        ready: matches!(agent.waiting, Waiting::FirstStarter { .. }),
+                    },
                     None => nameless(Answer::Refused),
                 }
             }

@@ -93,7 +93,8 @@ impl Report {
             | Waiting::MalformedOrder { .. }
             | Waiting::OrderNotArmed
             | Waiting::PeersMissing { .. }
-            | Waiting::FirstStarter { .. } => Process::Forming,
+            | Waiting::FirstStarter { .. }
+            | Waiting::OthersNotReady { .. } => Process::Forming,
         }
     }
 }
@@ -162,6 +163,7 @@ mod tests {
             Waiting::OrderUsed { nonce: text() },
             Waiting::PeersMissing { missing: vec![text()] },
             Waiting::FirstStarter { first: text() },
+            Waiting::OthersNotReady { others: vec![text()] },
         ] {
             let report = report(waiting);
             let value = serde_json::to_string(&report).expect("plain data");

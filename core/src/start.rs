@@ -21,7 +21,8 @@ use crate::quorum::quorum;
 /// How long an order's pods wait for the last ones after a quorum of them is there. Who comes later finds a formed
 /// cluster and has to be replaced, so this is long enough for an image to be pulled.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long the others let the first one start alone, as long as its agent is seen to wait.
+/// How long the others let the first one start alone, as long as its agent is seen to wait, and how long that one lets
+/// them find each other.
 const FIRST_STARTER: Duration = Duration::from_secs(3);
 /// How long a learner lets another one start before it, which takes less than a second.
 const TURN: Duration = Duration::from_secs(5);
@@ -221,7 +222,8 @@ fn not_for_us(evidence: &Evidence, order: &BootstrapOrder) -> Option<String> {
 /// known to have none. All should start together, because a cluster that forms leaves out whoever is late. One
 /// starts first, because each etcd asks the others whether it is new and waits a second for those that listen but
 /// are not ready to answer. The moment between its agent and its etcd is head start enough: who waits longer can
-/// miss the time in which the others form the cluster.
+/// miss the time in which the others form the cluster. So can who has only just come and does not know yet where the
+/// others are, although they have seen it: the first one lets it find them.
 fn muster(evidence: &Evidence, order: &BootstrapOrder) -> Option<Waiting> {
     let forming = |peer: &Peer| matches!(&peer.answer, Answer::Members(list) if list.is_forming(order));
     let mut met: Vec<(Option<&str>, Duration)> = Vec::new();
@@ -257,10 +259,19 @@ fn muster(evidence: &Evidence, order: &BootstrapOrder) -> Option<Waiting> {
         None => quorum_for - PATIENCE,
     };
     let first = there.iter().copied().chain([evidence.name.as_str()]).min_by_key(|name| Natural(name))?;
-    let url = order.members.get(first);
-    let still_waits = |peer: &Peer| peer.url.as_ref() == url && peer.answer == Answer::Waiting;
-    (first != evidence.name && complete_for < FIRST_STARTER && evidence.peers.iter().any(still_waits))
-        .then(|| Waiting::FirstStarter { first: first.to_owned() })
+    if complete_for >= FIRST_STARTER {
+        return None;
+    }
+    let waits = |peer: &Peer, name: &str| {
+        peer.url.as_ref() == order.members.get(name) && peer.answer == Answer::Waiting
+    };
+    if first != evidence.name {
+        let still_waits = evidence.peers.iter().any(|peer| waits(peer, first));
+        return still_waits.then(|| Waiting::FirstStarter { first: first.to_owned() });
+    }
+    let is_unready = |name: &str| evidence.peers.iter().any(|peer| waits(peer, name) && !peer.ready);
+    let others: Vec<String> = there.into_iter().filter(|name| is_unready(name)).map(str::to_owned).collect();
+    (!others.is_empty()).then_some(Waiting::OthersNotReady { others })
 }
 
 #[cfg(test)]

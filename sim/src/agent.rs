@@ -99,7 +99,9 @@ fn look(world: &World, ordinal: Ordinal, sandbox: &kube::Sandbox) -> Option<(Evi
             memory.met.remove(&other);
         }
         let met_for = memory.met.get(&other).map_or(Duration::ZERO, |&since| time(world.now - since));
-        peers.push(Peer { address: address(other), url: there.then(|| url(other)), met_for, answer });
+        let (address, url) = (address(other), there.then(|| url(other)));
+        // Agents that find each other one after the other are told apart only by real ones.
+        peers.push(Peer { address, url, met_for, ready: true, answer });
     }
     let added = peers.iter().any(|peer| match &peer.answer {
         Answer::Members(list) => list.standing_of(&url(ordinal)) == Some(start::Standing::Added),
@@ -117,6 +119,7 @@ fn look(world: &World, ordinal: Ordinal, sandbox: &kube::Sandbox) -> Option<(Evi
                 address: address(other),
                 url: Some(url(other)),
                 met_for: Duration::MAX,
+                ready: true,
                 answer: Answer::Waiting,
             })
             .collect();

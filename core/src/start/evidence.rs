@@ -70,6 +70,8 @@ pub struct Peer {
     pub url: Option<String>,
     /// Since when we have known that an agent or a forming etcd is there.
     pub met_for: Duration,
+    /// Its agent waits for nothing but the first one to start.
+    pub ready: bool,
     pub answer: Answer,
 }
 

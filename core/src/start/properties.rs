@@ -61,10 +61,11 @@ fn peer() -> impl Strategy<Value = Peer> {
         1 => Just(Answer::Silent),
         1 => Just(Answer::Unknown),
     ];
-    (option::of(name()), 0..20u64, answer).prop_map(|(name, seconds, answer)| Peer {
+    (option::of(name()), 0..20u64, any::<bool>(), answer).prop_map(|(name, seconds, ready, answer)| Peer {
         address: address(name.as_deref().unwrap_or("somebody")),
         url: name.as_deref().map(url),
         met_for: Duration::from_secs(seconds),
+        ready,
         answer,
     })
 }

@@ -167,6 +167,7 @@ fn order(text: &str) -> Order {
 
 fn peer(name: &str, text: &str) -> Peer {
     let (text, met) = text.split_once(", met ").unwrap_or((text, "0s"));
+    let (text, ready) = text.strip_suffix(", ready").map_or((text, false), |text| (text, true));
     let answer = match text {
         "waiting" => Answer::Waiting,
         "refused" => Answer::Refused,
@@ -176,7 +177,8 @@ fn peer(name: &str, text: &str) -> Peer {
             Answer::Members(list(text.strip_prefix("lists ").unwrap_or_else(|| panic!("no answer: {text}"))))
         }
     };
-    Peer { address: address(name), url: (name != "?").then(|| url(name)), met_for: duration(met), answer }
+    let url = (name != "?").then(|| url(name));
+    Peer { address: address(name), url, met_for: duration(met), ready, answer }
 }
 
 fn list(text: &str) -> MemberList {

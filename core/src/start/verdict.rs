@@ -90,6 +90,10 @@ pub enum Waiting {
     FirstStarter {
         first: String,
     },
+    /// The pods of the order are there and this one starts first, but these have not found all others yet.
+    OthersNotReady {
+        others: Vec<String>,
+    },
 }
 
 /// Why etcd will not be started until somebody does something.
@@ -121,6 +125,7 @@ impl Waiting {
             Self::OrderUsed { .. } => "OrderUsed",
             Self::PeersMissing { .. } => "PeersMissing",
             Self::FirstStarter { .. } => "FirstStarter",
+            Self::OthersNotReady { .. } => "OthersNotReady",
         }
     }
 }
@@ -176,6 +181,9 @@ impl fmt::Display for Waiting {
                 write!(f, "pods of the order to come up: {}", missing.join(", "))
             }
             Self::FirstStarter { first } => write!(f, "{first} to start first"),
+            Self::OthersNotReady { others } => {
+                write!(f, "pods of the order to find each other: {}", others.join(", "))
+            }
         }
     }
 }
