@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use etcd_operator_core::agent::{PAGE, Report};
 use etcd_operator_core::etcd_config::{METRICS_PORT, PEER_PORT};
-use etcd_operator_core::start::{Answer, Member, MemberList, Peer, Standing, Waiting};
+use etcd_operator_core::start::{Answer, Member, MemberList, Peer, Standing};
 
 use crate::http::{Failure, Response, get};
 use crate::metrics::applied_index;
@@ -98,11 +98,9 @@ impl Peers {
             Err(Failure::Nonsense) => nameless(Answer::Unknown),
             Err(Failure::Refused) => {
                 match agent(address).filter(|agent| agent.cluster_uid == self.cluster_uid) {
-                    Some(agent) => Heard {
-                        answer: Answer::Waiting,
-                        url: Some(agent.peer_url),
-                        ready: matches!(agent.waiting, Waiting::FirstStarter { .. }),
-                    },
+                    Some(Report { waiting, peer_url, .. }) => {
+                        Heard { answer: Answer::Waiting, url: Some(peer_url), ready: waiting.is_ready() }
+                    }
                     None => nameless(Answer::Refused),
                 }
             }
