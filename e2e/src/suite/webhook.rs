@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result, bail};
 use axum::Router;
 use axum::http::header::CONTENT_TYPE;
 use axum::routing::post;
+use futures::FutureExt as _;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
@@ -16,6 +17,8 @@ use kube::api::PostParams;
 use serde_json::{Value, json};
 use testbed::layout::HOST_ADDRESS;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::aws_lc_rs;
@@ -33,9 +36,10 @@ pub async fn decides(context: &Context) -> Result<()> {
     let listener = Listener::bind().await?;
     let url = format!("https://{}/", listener.address()?);
     let authority = listener.certificate.clone();
+    let (stop, stopped) = oneshot::channel::<()>();
     let server = tokio::spawn(async move {
         let router = Router::new().route("/", post(async |body: String| answer(&body)));
-        axum::serve(listener, router).await
+        axum::serve(listener, router).with_graceful_shutdown(stopped.map(drop)).await
     });
     register(context, &url, authority).await?;
 
@@ -57,7 +61,9 @@ pub async fn decides(context: &Context) -> Result<()> {
     context.step("the webhook refuses");
     maps.create(&PostParams::default(), &map("welcome")).await.context("the webhook must let this in")?;
     context.step("the webhook lets in");
-    server.abort();
+    // Its open connections answer until they end, too, not only until the listener does.
+    drop(stop);
+    timeout(LIMIT, server).await.context("the webhook does not stop")???;
     let unanswered = maps.create(&PostParams::default(), &map("late")).await;
     if unanswered.is_ok() {
         bail!("let in without the webhook");
