@@ -1,5 +1,7 @@
 //! The agent with real etcd, as processes on loopback.
 
+#[path = "guard/forming.rs"]
+mod forming;
 #[path = "guard/joining.rs"]
 mod joining;
 #[path = "guard/pods.rs"]
@@ -9,7 +11,7 @@ use std::fs;
 
 use etcd_operator_core::agent::path;
 use etcd_operator_core::start::Waiting;
-use pods::{Cluster, a_while, name, until};
+use pods::{Cluster, a_while};
 
 const VERSIONS: [&str; 4] = testbed::build::STANDARD_ETCD;
 const OLDEST: &str = VERSIONS[0];
@@ -28,37 +30,6 @@ fn formed(version: &str, size: usize) -> Cluster {
     }
     cluster.serves(&all);
     cluster
-}
-
-#[test]
-fn three_pods_form_a_cluster_by_their_order_and_come_back_without_anybody() {
-    for version in VERSIONS {
-        let mut cluster = formed(version, 3);
-        let id = cluster.cluster_id(0);
-        cluster.etcdctl(0, &["put", "key", "value"]);
-
-        cluster.take_order_back();
-        for ordinal in 0..3 {
-            cluster.kill(ordinal);
-        }
-        for ordinal in 0..3 {
-            cluster.start(ordinal);
-        }
-        cluster.serves(&[0, 1, 2]);
-        assert_eq!(cluster.cluster_id(2), id, "{version}");
-        assert!(cluster.etcdctl(2, &["get", "key"]).contains("value"), "{version}");
-    }
-}
-
-#[test]
-fn pods_that_come_up_one_after_the_other_form_one_cluster() {
-    let mut cluster = Cluster::new(NEWEST);
-    cluster.give_order("n1", 5);
-    for ordinal in [3, 0, 4, 2, 1] {
-        cluster.start(ordinal);
-        cluster.tell(&[ordinal], &[0, 1, 2, 3, 4]);
-    }
-    cluster.serves(&[0, 1, 2, 3, 4]);
 }
 
 #[test]
@@ -205,24 +176,6 @@ fn pods_join_once_they_are_added_and_two_do_not_get_into_each_others_way() {
         cluster.serves(&[0, 1, 2]);
         assert!(!cluster.log(1).contains("Fetching"), "a log that is whole is sent at once");
     }
-}
-
-#[test]
-fn who_comes_too_late_for_its_order_is_not_let_in_by_it() {
-    let mut cluster = Cluster::new(NEWEST);
-    cluster.give_order("n1", 3);
-    cluster.start(0);
-    cluster.start(1);
-    cluster.tell(&[0, 1], &[0, 1]);
-    let missing = Waiting::PeersMissing { missing: vec![name(2)] };
-    until("the third to be missed", || cluster.report(0).filter(|report| report.waiting == missing));
-    // Their patience ends, and two of three are a quorum.
-    cluster.is_healthy(0);
-    cluster.start(2);
-    cluster.tell(&[2], &[0, 1, 2]);
-    cluster.waits(2, "NeverPublished");
-    a_while();
-    assert!(!cluster.runs_etcd(2));
 }
 
 #[test]
