@@ -185,6 +185,11 @@ pub enum Refusal {
         /// There is nothing of our own yet, so they could be taken over.
         adoptable: bool,
     },
+    /// etcd was started in these pods by an order, which works once, and left nothing on their volumes; the others are
+    /// too few to form a cluster.
+    FormationFailed {
+        ordinals: Vec<Ordinal>,
+    },
     /// A member is in etcd's list that no pod of ours belongs to.
     UnknownMember {
         member: MemberId,

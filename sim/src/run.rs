@@ -152,7 +152,9 @@ impl<'a> Run<'a> {
             let quiet = |operator: &Operator| operator.quiet_since.is_some_and(|since| now - since > QUIET);
             if self.operators.iter().all(quiet) {
                 let problems = self.problems();
-                return if problems.is_empty() || self.script.faults.unbearable {
+                let given_up =
+                    self.is_doubtful() && self.refuses(|it| matches!(it, Refusal::FormationFailed { .. }));
+                return if problems.is_empty() || given_up || self.script.faults.unbearable {
                     Ok(())
                 } else {
                     Err(self.fail(format!("it has settled wrongly: {problems}")))
@@ -166,8 +168,12 @@ impl<'a> Run<'a> {
         Err(self.fail(format!("it has not settled: {}; last plan: {plan}", self.problems())))
     }
 
+    fn refuses(&self, what: fn(&Refusal) -> bool) -> bool {
+        self.operators.iter().any(|operator| operator.last_plan.refusals.iter().any(what))
+    }
+
     /// Whether a pod was killed in its very first moment, so that nobody can say whether it had begun: then it is
-    /// waited for, and said so, until the user deletes the cluster.
+    /// waited for or given up, and said so, until the user deletes the cluster.
     fn is_doubtful(&self) -> bool {
         let begun = |volume: &Volume| volume.followed.is_some() && volume.data.is_none();
         self.world.formed().is_none() && self.world.kube.volumes.values().any(begun)
@@ -196,8 +202,7 @@ impl<'a> Run<'a> {
             return problems;
         };
         expect(objects.order.is_none(), "the order is still there");
-        let lost =
-            self.operators.iter().any(|operator| operator.last_plan.refusals.contains(&Refusal::DataLost));
+        let lost = self.refuses(|refusal| *refusal == Refusal::DataLost);
         if lost && cluster.goal.on_stop == OnStop::Delete && claims.iter().all(|_| cluster.formed.is_some()) {
             return problems;
         }

@@ -3,7 +3,7 @@
 
 use super::{Goal, delete_claims, pods_gone, set_replicas};
 use crate::observed::{Observed, Order, Ordinal, Process, Seen, Start};
-use crate::plan::{Action, Plan, WaitingOn};
+use crate::plan::{Action, Plan, Refusal, WaitingOn};
 use crate::quorum::quorum;
 
 /// How long after the formation a member of the bootstrap order may take to publish itself.
@@ -20,9 +20,18 @@ pub fn plan(goal: &Goal, seen: &Observed) -> Plan {
     if !order.armed {
         return Plan::act(Action::ArmOrder { uid });
     }
-    let started = |ordinal: &Ordinal| seen.pods.get(ordinal).is_some_and(|pod| pod.etcd == Process::Started);
-    let missing: Vec<Ordinal> = Ordinal::below(order.size).filter(|ordinal| !started(ordinal)).collect();
-    set_replicas(seen, order.size).then(Plan::wait(WaitingOn::Formation { missing }))
+    let are = |process: Process| {
+        let is = move |ordinal: &Ordinal| seen.pods.get(ordinal).is_some_and(|pod| pod.etcd == process);
+        Ordinal::below(order.size).partition::<Vec<_>, _>(is)
+    };
+    let (emptied, hopeful) = are(Process::DataLost);
+    let next = if hopeful.len() < quorum(usize::from(order.size)) {
+        Plan::refuse(Refusal::FormationFailed { ordinals: emptied })
+    } else {
+        let (_, missing) = are(Process::Started);
+        Plan::wait(WaitingOn::Formation { missing })
+    };
+    set_replicas(seen, order.size).then(next)
 }
 
 /// The order of a formed cluster has done its work when every member has published itself, or has had time to; when

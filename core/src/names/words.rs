@@ -79,6 +79,7 @@ pub mod reason {
 
         // What is refused.
         FOREIGN_VOLUMES = "ForeignVolumes";
+        FORMATION_FAILED = "FormationFailed";
         UNKNOWN_MEMBER = "UnknownMember";
         FOREIGN_CLUSTER = "ForeignCluster";
         QUORUM_WOULD_BE_LOST = "QuorumWouldBeLost";

@@ -26,6 +26,7 @@ impl Refusal {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::ForeignVolumes { .. } => reason::FOREIGN_VOLUMES,
+            Self::FormationFailed { .. } => reason::FORMATION_FAILED,
             Self::UnknownMember { .. } => reason::UNKNOWN_MEMBER,
             Self::ForeignCluster { .. } => reason::FOREIGN_CLUSTER,
             Self::QuorumWouldBeLost { .. } => reason::QUORUM_WOULD_BE_LOST,

@@ -116,6 +116,11 @@ impl Terms<'_> {
                     "volumes {volumes} belong to a former cluster of this name (UID {cluster_uid}): {way_out}"
                 )
             }
+            Refusal::FormationFailed { ordinals } => format!(
+                "etcd was started in pods {} and left no data there, and without them no cluster forms: see why \
+                 with kubectl logs --previous, delete this cluster and its volumes, and create it again",
+                self.pods(ordinals)
+            ),
             Refusal::UnknownMember { member } => format!(
                 "etcd lists a member {member} that is none of ours: remove it with etcdctl if nobody needs it"
             ),

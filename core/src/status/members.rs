@@ -14,8 +14,13 @@ pub(super) fn members(view: &View<'_>) -> Vec<MemberStatus> {
     };
     let named: Vec<_> = found.iter().filter_map(|(ordinal, _)| *ordinal).collect();
     let wanted = view.round.intent.size;
-    let next_step =
-        if view.quorum == Quorum::NotYet { "the cluster to form" } else { "to be added to the cluster" };
+    let next_step = |ordinal: Ordinal, process: &Process| match view.quorum {
+        _ if *process == Process::DataLost => coming_back(view, ordinal),
+        Quorum::NotYet => "the cluster to form".into(),
+        Quorum::Stopped | Quorum::Serves | Quorum::Unclear { .. } | Quorum::Lost { .. } => {
+            "to be added to the cluster".into()
+        }
+    };
     let others = view
         .seen()
         .pods
@@ -25,7 +30,7 @@ pub(super) fn members(view: &View<'_>) -> Vec<MemberStatus> {
         let status = MemberStatus {
             name: Some(view.round.names.pod(ordinal)),
             health: health_of(&pod.etcd),
-            waiting_for: waiting_for(view, ordinal).or_else(|| Some(next_step.into())),
+            waiting_for: waiting_for(view, ordinal).or_else(|| Some(next_step(ordinal, &pod.etcd))),
             ..MemberStatus::default()
         };
         (Some(ordinal), status)

@@ -2,6 +2,7 @@
 
 use anyhow::{Context as _, Result, ensure};
 use etcd_operator_core::api::{EtcdCluster, MemberStatus};
+use etcd_operator_core::names::condition;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Api;
@@ -29,6 +30,19 @@ pub async fn scaling_begins(context: &Context, cluster: &Operated, size: u8) -> 
 pub fn holds<'a>(cluster: &'a EtcdCluster, type_: &str) -> Option<&'a Condition> {
     let conditions = &cluster.status.as_ref()?.conditions;
     conditions.iter().find(|it| it.type_ == type_ && it.status == "True")
+}
+
+/// Waits until the operator refuses to go on for this reason, and gives what it says.
+pub async fn refused_for(
+    context: &Context,
+    cluster: &Operated,
+    reason: &str,
+) -> Result<(EtcdCluster, String)> {
+    let stalls = |it: &EtcdCluster| holds(it, condition::STALLED).is_some_and(|it| it.reason == reason);
+    let refused = cluster.wait_for(&format!("{reason} is told"), stalls).await?;
+    let message = holds(&refused, condition::STALLED).context("it stalls")?.message.clone();
+    context.step(format!("{reason}: {message}"));
+    Ok((refused, message))
 }
 
 /// What the status says of the member in a pod.

@@ -6,6 +6,7 @@ mod edits;
 mod missed_voter;
 mod no_room;
 mod quorum_lost;
+mod stillborn;
 mod sudden_ends;
 
 use futures::FutureExt;
@@ -25,6 +26,9 @@ pub fn tests(field: &Topology) -> Vec<Test> {
         }),
         field.full("membership_faults::a_cluster_that_never_formed_gets_another_size", |c| {
             no_room::never_formed(c).boxed_local()
+        }),
+        field.full("membership_faults::a_birth_that_leaves_nothing_behind_is_told", |c| {
+            stillborn::told_and_made_anew(c).boxed_local()
         }),
         field.full("membership_faults::deleted_without_a_quorum", |c| quorum_lost::deleted(c).boxed_local()),
         field.full("membership_faults::a_lost_volume_is_no_reason_to_form_a_cluster_again", |c| {

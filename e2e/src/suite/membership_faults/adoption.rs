@@ -1,13 +1,13 @@
 //! A cluster is deleted and its volumes stay; one of the same name takes them over, if it is told to.
 
 use anyhow::{Context as _, Result, ensure};
-use etcd_operator_core::names::{ADOPT_ANNOTATION, condition, reason};
+use etcd_operator_core::names::{ADOPT_ANNOTATION, reason};
 use kube::ResourceExt;
 use serde_json::json;
 
 use crate::operated::{Operated, Promised};
 use crate::runner::Context;
-use crate::suite::disturbed::holds;
+use crate::suite::disturbed::refused_for;
 use crate::suite::lifecycle::{Identity, asked_for, born, judged, scaled};
 use crate::suite::{KEY, VALUE};
 
@@ -30,10 +30,7 @@ async fn born_again(context: &Context, former: Operated, size: u8, before: &Iden
     former.delete().await?;
     former.wait_until_gone().await?;
     let cluster = asked_for(context, size, json!({})).await?;
-    let refused =
-        |it: &_| holds(it, condition::STALLED).is_some_and(|it| it.reason == reason::FOREIGN_VOLUMES);
-    let stalled = cluster.wait_for("the former volumes are refused", refused).await?;
-    let message = holds(&stalled, condition::STALLED).map(|it| it.message.clone()).unwrap_or_default();
+    let (_, message) = refused_for(context, &cluster, reason::FOREIGN_VOLUMES).await?;
     let way_out = format!("{ADOPT_ANNOTATION}={uid}");
     ensure!(message.contains(&way_out), "it does not say how to adopt them: {message}");
     cluster.edit(json!({"metadata": {"annotations": {ADOPT_ANNOTATION: uid}}})).await?;

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use etcd_operator_core::api::Phase;
-use etcd_operator_core::names::{condition, reason};
+use etcd_operator_core::names::reason;
 use serde_json::json;
 use testbed::fault::Fault;
 
 use crate::operated::{Operated, Promised};
 use crate::runner::Context;
 use crate::suite::BACK_OFF_LIMIT;
-use crate::suite::disturbed::{all_began, holds, leader, nobody_began_anew, wait_for_log};
+use crate::suite::disturbed::{all_began, leader, nobody_began_anew, refused_for, wait_for_log};
 use crate::suite::lifecycle::{Identity, born, judged};
 use crate::suite::process_faults::kill;
 use crate::wait;
@@ -52,11 +52,8 @@ pub async fn single(context: &Context) -> Result<()> {
     judged(context, history).await?;
     let id = cluster.status().await?.cluster_id;
     wiped(context, &cluster, "kv-0").await?;
-    let lost = |it: &_| holds(it, condition::STALLED).is_some_and(|it| it.reason == reason::DATA_LOST);
-    let refused = cluster.wait_for("the loss is told", lost).await?;
-    let stalled = holds(&refused, condition::STALLED).context("it stalls")?;
-    context.step(format!("{}: {}", stalled.reason, stalled.message));
-    ensure!(stalled.message.contains("restore"), "no way out: {}", stalled.message);
+    let (refused, message) = refused_for(context, &cluster, reason::DATA_LOST).await?;
+    ensure!(message.contains("restore"), "no way out: {message}");
     let status = refused.status.context("a status")?;
     ensure!(status.phase == Some(Phase::Failed), "it is {:?}", status.phase);
     tokio::time::sleep(SOME_LOOKS).await;

@@ -1,0 +1,42 @@
+//! An etcd that ends before it has written anything: no cluster forms, which is said, and the way out works.
+
+use anyhow::{Context as _, Result, ensure};
+use etcd_operator_core::api::Phase;
+use etcd_operator_core::names::reason;
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use kube::api::{DeleteParams, ListParams};
+use serde_json::json;
+
+use crate::operated::Promised;
+use crate::runner::Context;
+use crate::suite::LIMIT;
+use crate::suite::disturbed::refused_for;
+use crate::suite::lifecycle::{asked_for, born, judged};
+use crate::wait;
+
+pub async fn told_and_made_anew(context: &Context) -> Result<()> {
+    // etcd takes this argument, and finds out what it is worth when it starts.
+    let loud = json!({"options": {"extraArguments": {"log-level": "loud"}}});
+    let cluster = asked_for(context, 3, loud).await?;
+    let (refused, message) = refused_for(context, &cluster, reason::FORMATION_FAILED).await?;
+    for pod in cluster.pod_names(3) {
+        ensure!(message.contains(&pod), "{pod} is not named: {message}");
+    }
+    let phase = refused.status.and_then(|status| status.phase);
+    ensure!(phase == Some(Phase::Failed), "it is {phase:?}");
+    let words = ["logs", "--namespace", &cluster.namespace, "kv-0", "--previous"];
+    // The agent tells of the end before the kubelet does.
+    let tells = async || Ok(context.kubectl().run(&words).await.is_ok_and(|log| log.contains("loud")));
+    wait::until("the former log tells why", LIMIT, tells).await?;
+
+    cluster.delete().await?;
+    cluster.wait_until_gone().await?;
+    let claims = cluster.api::<PersistentVolumeClaim>();
+    let ours = ListParams::default().labels(&cluster.selector());
+    claims.delete_collection(&DeleteParams::default(), &ours).await.context("cannot delete the claims")?;
+    wait::until("the volumes are gone", LIMIT, async || Ok(cluster.claims().await?.is_empty())).await?;
+    context.step("cluster and volumes are gone");
+    let (cluster, history) = born(context, 3, json!({})).await?;
+    cluster.agrees(&Promised::members(3)).await?;
+    judged(context, history).await
+}
