@@ -12,6 +12,7 @@ mod report;
 mod settled;
 mod surroundings;
 mod vigil;
+mod wanted;
 mod worker;
 
 pub use worker::{Context, Worker};

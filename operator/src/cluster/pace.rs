@@ -28,6 +28,13 @@ pub struct Pause {
     pub at_most: Duration,
 }
 
+impl Pause {
+    /// Cut short when something is known to happen in this time.
+    pub fn or_sooner(self, known: Option<Duration>) -> Self {
+        Self { at_most: known.map_or(self.at_most, |known| known.min(self.at_most)), ..self }
+    }
+}
+
 /// How we learn that something happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LearnsBy {

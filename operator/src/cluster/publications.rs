@@ -21,6 +21,12 @@ impl Publications {
         let known = since.filter(|(_, since)| now.duration_since(*since) >= UNTIL_NAMES_ANSWER);
         known.map(|(uid, _)| uid.clone()).collect()
     }
+
+    /// In how long the next name can be asked for, if one is awaited.
+    pub fn next_known(&self, now: Instant) -> Option<Duration> {
+        let ages = self.0.values().map(|since| now.duration_since(*since));
+        ages.filter_map(|age| UNTIL_NAMES_ANSWER.checked_sub(age)).filter(|rest| !rest.is_zero()).min()
+    }
 }
 
 #[cfg(test)]
@@ -42,5 +48,19 @@ mod tests {
             publications.known_by_name(&listed(&["a", "b"]), later + UNTIL_NAMES_ANSWER),
             names(&["b"])
         );
+    }
+
+    #[test]
+    fn the_next_name_is_awaited_and_no_other() {
+        let mut publications = Publications::default();
+        let (begin, little) = (Instant::now(), Duration::from_millis(100));
+        assert_eq!(publications.next_known(begin), None);
+        for (uid, now) in [("a", begin), ("b", begin + little)] {
+            let listed = ["a", uid].map(|uid| (uid.to_owned(), Vec::new()));
+            publications.known_by_name(&listed.into_iter().collect(), now);
+        }
+        assert_eq!(publications.next_known(begin + little), Some(UNTIL_NAMES_ANSWER - little));
+        assert_eq!(publications.next_known(begin + UNTIL_NAMES_ANSWER), Some(little));
+        assert_eq!(publications.next_known(begin + UNTIL_NAMES_ANSWER + little), None);
     }
 }

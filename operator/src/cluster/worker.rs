@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use etcd_operator_core::api::EtcdCluster;
-use etcd_operator_core::decide::{Goal, OnStop, decide};
+use etcd_operator_core::decide::{Goal, decide};
 use etcd_operator_core::desired::Desired;
-use etcd_operator_core::intent::Intent;
 use etcd_operator_core::names::Names;
 use etcd_operator_core::plan::{Action, Plan, Terms};
 use etcd_operator_core::status::{Trouble, next_heartbeat};
@@ -25,6 +24,7 @@ use super::report::Reporter;
 use super::settled::{Settled, Versions};
 use super::surroundings::Surroundings;
 use super::vigil::Vigil;
+use super::wanted::{goal_of, names_of};
 use crate::caches::{Caches, Key};
 use crate::reach::Reach;
 
@@ -101,7 +101,10 @@ impl Worker {
                     continue;
                 }
                 Ok(Outcome::Superseded) => self.pace.waiting(),
-                Ok(Outcome::Idle(plan, learns_by)) => self.pace.after(&plan, learns_by),
+                Ok(Outcome::Idle(plan, learns_by)) => {
+                    let pause = self.pace.after(&plan, learns_by);
+                    pause.or_sooner(self.publications.next_known(Instant::now()))
+                }
                 Err(Failure::Overtaken) => {
                     self.caches_lag = true;
                     continue;
@@ -284,28 +287,5 @@ impl Worker {
         let key = ObjectRef::new(&self.key.name).within(&self.key.namespace);
         let cached = self.context.caches.clusters.get(&key)?;
         Some(self.reporter.newer_than(&cached).unwrap_or(cached))
-    }
-}
-
-fn names_of(cluster: &EtcdCluster, default_domain: &str) -> Names {
-    let recorded = cluster.status.as_ref().and_then(|status| status.domain.clone());
-    Names {
-        namespace: cluster.metadata.namespace.clone().unwrap_or_default(),
-        cluster: cluster.metadata.name.clone().unwrap_or_default(),
-        domain: recorded.unwrap_or_else(|| default_domain.to_owned()),
-    }
-}
-
-/// A spec that breaks the rules has no intent, but says what becomes of the volumes all the same.
-fn goal_of(cluster: &EtcdCluster, intent: Option<&Intent>) -> Goal {
-    match intent {
-        Some(intent) => Goal::from(intent),
-        None => Goal {
-            size: 0,
-            paused: true,
-            on_stop: OnStop::RetainAll,
-            on_delete: cluster.spec.storage.on_delete,
-            adopts: None,
-        },
     }
 }
