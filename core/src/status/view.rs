@@ -267,7 +267,9 @@ impl<'a> View<'a> {
         if !long || hopeless.is_empty() || self.size() - hopeless.len() >= quorum(self.size()) {
             return None;
         }
-        let why: Vec<_> = hopeless.into_iter().filter_map(|ordinal| self.why_away(ordinal)).collect();
+        let unmade = hopeless.iter().any(|ordinal| !self.seen().pods.contains_key(ordinal));
+        let mut why: Vec<_> = hopeless.into_iter().filter_map(|ordinal| self.why_away(ordinal)).collect();
+        why.extend(unmade.then(|| "the StatefulSet's events tell why a pod cannot be made".into()));
         Some((reason::PODS_CANNOT_START, why.join("; ")))
     }
 
