@@ -118,7 +118,8 @@ impl Terms<'_> {
             }
             Refusal::FormationFailed { ordinals } => format!(
                 "etcd was started in pods {} and left no data there, and without them no cluster forms: see why \
-                 with kubectl logs --previous, delete this cluster and its volumes, and create it again",
+                 with kubectl logs --previous; if nobody needs what other volumes hold, delete this cluster with all of \
+                 them, and create it again",
                 self.pods(ordinals)
             ),
             Refusal::UnknownMember { member } => format!(
