@@ -10,9 +10,10 @@ mod step;
 mod stop;
 
 pub use crate::api::DeletePolicy as OnDelete;
+use crate::api::EtcdClusterSpec;
 use crate::intent::Intent;
 pub use crate::intent::OnStop;
-use crate::observed::{Claim, Members, Observed, Ordinal, Seen};
+use crate::observed::{Claim, Members, Observed, Ordinal, Seen, Unanswered};
 use crate::plan::{Action, Plan, Refusal, WaitingOn};
 
 /// What is wanted, as far as members and volumes go.
@@ -35,6 +36,20 @@ impl From<&Intent> for Goal {
             on_stop: intent.storage.on_stop,
             on_delete: intent.storage.on_delete,
             adopts: intent.adopts.clone(),
+        }
+    }
+}
+
+impl Goal {
+    /// What is in effect while the spec breaks rules: as many members as the StatefulSet keeps pods. Lost members are
+    /// replaced; nothing is scaled, stopped or bootstrapped.
+    pub fn in_effect(spec: &EtcdClusterSpec, replicas: u8) -> Self {
+        Self {
+            size: replicas,
+            paused: spec.paused || replicas == 0,
+            on_stop: OnStop::RetainAll,
+            on_delete: spec.storage.on_delete,
+            adopts: None,
         }
     }
 }
@@ -90,7 +105,7 @@ fn foreign_volumes(goal: &Goal, seen: &Observed) -> Option<Plan> {
 fn our_members(seen: &Observed) -> Result<&Members, Unusable> {
     let members = match &seen.etcd.members {
         Seen::Known(members) => members,
-        Seen::Unknown(reason) => return Err(Unusable::Unknown(reason.clone())),
+        Seen::Unknown(cause) => return Err(Unusable::Unknown(cause.clone())),
     };
     if let Some(expected) = seen.formed()
         && expected != members.cluster
@@ -106,7 +121,7 @@ fn our_members(seen: &Observed) -> Result<&Members, Unusable> {
 
 /// Why nothing can be decided about the members.
 enum Unusable {
-    Unknown(String),
+    Unknown(Unanswered),
     Foreign(Refusal),
 }
 

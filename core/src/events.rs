@@ -1,4 +1,4 @@
-//! What happened, in the words of users: one event for each step, and one for each turn of the status.
+//! What happened, in the words of users: one event for each step, and one for each change of the status.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
@@ -39,76 +39,73 @@ fn shortened(note: String) -> String {
     format!("{} ...", &note[..end])
 }
 
-/// What to tell once the action is done. The snapshot is that from which it was decided. Nothing is told of what
-/// only keeps the books.
+/// The event of an action that was carried out. The snapshot is that from which it was decided. Bookkeeping has no
+/// event.
 pub fn of_action(action: &Action, names: &Names, seen: &Observed) -> Option<Event> {
     let terms = Terms::Names { names, seen };
     Some(match action {
         Action::AddFinalizer | Action::LabelClaim { .. } => return None,
         Action::RemoveFinalizer => Event::normal(
-            event::RELEASED,
+            event::CLUSTER_DELETED,
             "Delete",
             match seen.claims.is_empty() {
-                true => "the cluster is released: no volume is left",
-                false => "the cluster is released: its volumes stay",
+                true => "deleted, with all volumes".to_owned(),
+                false => {
+                    let kept: Vec<_> = seen.claims.keys().map(|&ordinal| names.claim(ordinal)).collect();
+                    format!("deleted; volumes kept: {}", kept.join(", "))
+                }
             },
         ),
-        Action::RecordFormed { cluster } => {
-            Event::normal(event::CLUSTER_FORMED, "Bootstrap", format!("the cluster has formed as {cluster}"))
-        }
+        Action::RecordFormed { cluster } => Event::normal(
+            event::CLUSTER_BOOTSTRAPPED,
+            "Bootstrap",
+            format!("bootstrapped as cluster {cluster}"),
+        ),
         Action::CreateOrder { size } => {
             let pods: Vec<_> = Ordinal::below(*size).collect();
-            let note = format!("the order to form a cluster of {} is prepared", terms.pods(&pods));
+            let note = format!("prepared the bootstrap of {}", terms.pods(&pods));
             Event::normal(event::BOOTSTRAP_PREPARED, "Bootstrap", note)
         }
         Action::ArmOrder { uid: _ } => Event::normal(
-            event::BOOTSTRAP_ORDERED,
+            event::BOOTSTRAP_ALLOWED,
             "Bootstrap",
-            "the pods may form the cluster as soon as they are there",
+            "allowed the pods to bootstrap as soon as they run",
         ),
         Action::DeleteOrder { uid: _ } => match seen.formed() {
-            Some(_) => Event::normal(
-                event::BOOTSTRAP_FINISHED,
-                "Bootstrap",
-                "the order to form a cluster has done its work",
-            ),
-            None => Event::normal(
-                event::BOOTSTRAP_WITHDRAWN,
-                "Bootstrap",
-                "the order to form a cluster is taken back",
-            ),
+            Some(_) => Event::normal(event::BOOTSTRAP_FINISHED, "Bootstrap", "bootstrap finished"),
+            None => Event::normal(event::BOOTSTRAP_CANCELLED, "Bootstrap", "bootstrap cancelled"),
         },
         Action::SetReplicas { replicas } => replicas_set(*replicas, terms, seen),
         Action::AdoptClaim { ordinal, uid: _ } => Event::normal(
             event::VOLUME_ADOPTED,
             "AdoptVolume",
-            format!("volume {} of the former cluster is taken over", names.claim(*ordinal)),
+            format!("adopted volume {} of the previous cluster", names.claim(*ordinal)),
         ),
         Action::DeleteClaim { ordinal, uid: _ } => Event::normal(
             event::VOLUME_DELETED,
             "DeleteVolume",
-            format!("volume {} is deleted", names.claim(*ordinal)),
+            format!("deleted volume {}", names.claim(*ordinal)),
         ),
         Action::DeletePod { ordinal, uid: _ } => {
-            let note = format!("{} is deleted, to come back with an empty volume", names.pod(*ordinal));
+            let note = format!("deleted pod {}, to recreate it with an empty volume", names.pod(*ordinal));
             Event::normal(event::POD_DELETED, "ReplaceMember", note)
         }
-        Action::DeleteSet { uid: _ } => Event::normal(event::PODS_REMOVED, "Delete", "all pods are deleted"),
+        Action::DeleteSet { uid: _ } => Event::normal(event::PODS_REMOVED, "Delete", "deleting all pods"),
         Action::AddLearner { ordinal, cluster: _ } => Event::normal(
             event::MEMBER_ADDED,
             "AddMember",
-            format!("{} is now a learner", names.pod(*ordinal)),
+            format!("added {} as a learner", names.pod(*ordinal)),
         ),
         Action::Promote { ordinal, member, cluster: _ } => {
-            let note = format!("{} ({member}) is now a voting member", names.pod(*ordinal));
+            let note = format!("promoted {} ({member}) to a voter", names.pod(*ordinal));
             Event::normal(event::MEMBER_PROMOTED, "PromoteMember", note)
         }
         Action::MoveLeader { from, to, cluster: _ } => {
-            let note = format!("leadership moved from {} to {}", terms.member(*from), terms.member(*to));
+            let note = format!("moved leadership from {} to {}", terms.member(*from), terms.member(*to));
             Event::normal(event::LEADER_MOVED, "MoveLeader", note)
         }
         Action::RemoveMember { member, cluster: _ } => {
-            let note = format!("{} is no longer a member", terms.member(*member));
+            let note = format!("removed {} from the members", terms.member(*member));
             Event::normal(event::MEMBER_REMOVED, "RemoveMember", note)
         }
     })
@@ -118,15 +115,15 @@ fn replicas_set(replicas: u8, terms: Terms<'_>, seen: &Observed) -> Event {
     let before = seen.replicas();
     let between = |from: u8, to: u8| Ordinal::below(to).skip(usize::from(from)).collect::<Vec<_>>();
     if replicas > before {
-        let note = format!("pods are created: {}", terms.pods(&between(before, replicas)));
+        let note = format!("creating pods: {}", terms.pods(&between(before, replicas)));
         Event::normal(event::PODS_CREATED, "CreatePods", note)
     } else {
-        let note = format!("pods are taken away: {}", terms.pods(&between(replicas, before)));
+        let note = format!("removing pods: {}", terms.pods(&between(replicas, before)));
         Event::normal(event::PODS_REMOVED, "RemovePods", note)
     }
 }
 
-/// What to tell when one status follows another. What has been told before is not told again.
+/// The events of a status that follows another. What was reported before is not reported again.
 pub fn of_change(before: Option<&EtcdClusterStatus>, after: &EtcdClusterStatus) -> Vec<Event> {
     let nothing = EtcdClusterStatus::default();
     let change = Change { before: before.unwrap_or(&nothing), after };
@@ -165,18 +162,19 @@ impl<'a> Change<'a> {
         find(&self.after.conditions, type_).filter(|it| it.status == value && !was)
     }
 
-    /// Other phases are told step by step, and a failure by its cause.
+    /// Other phases are reported step by step, and a failure by its cause.
     fn phase(&self) -> Option<Event> {
         if self.before.phase == self.after.phase {
             return None;
         }
         match self.after.phase? {
             Phase::Running => {
-                let ready = find(&self.after.conditions, condition::READY);
-                let note = ready.map_or("the cluster runs", |ready| ready.message.as_str());
+                let count = |count: Option<i32>| count.unwrap_or(0);
+                let (ready, members) = (count(self.after.ready_replicas), count(self.after.replicas));
+                let note = format!("{ready} of {members} members are serving");
                 Some(Event::normal(event::RUNNING, "Report", note))
             }
-            Phase::Stopped => Some(Event::normal(event::STOPPED, "Report", "no member runs")),
+            Phase::Stopped => Some(Event::normal(event::STOPPED, "Report", "stopped: no member runs")),
             Phase::Creating | Phase::Scaling | Phase::Upgrading | Phase::Failed | Phase::Deleting => None,
         }
     }
@@ -188,16 +186,14 @@ impl<'a> Change<'a> {
         let serves = find(&self.after.conditions, condition::AVAILABLE).is_some_and(|it| it.status == "True");
         match lost {
             Some(lost) => Some(Event::new(true, reason::QUORUM_LOST, "Report", &lost.message)),
-            None if was_lost && serves => Some(Event::normal(
-                event::QUORUM_REGAINED,
-                "Report",
-                "a quorum serves reads and writes again",
-            )),
+            None if was_lost && serves => {
+                Some(Event::normal(event::QUORUM_RECOVERED, "Report", "a quorum serves again"))
+            }
             None => None,
         }
     }
 
-    /// A lost quorum has been told already.
+    /// A lost quorum has an event of its own.
     fn stalled(&self) -> Option<Event> {
         let stalled = self.news(condition::STALLED, "True").filter(|it| it.reason != reason::QUORUM_LOST)?;
         let before = find(&self.before.conditions, condition::STALLED);
@@ -211,7 +207,7 @@ impl<'a> Change<'a> {
         Some(Event::new(true, reason::STEP_FAILED, "Reconcile", &failed.message))
     }
 
-    /// Members that go and come while the cluster runs.
+    /// Members that stop serving and return while the cluster runs.
     fn serving(&self) -> Option<Event> {
         if self.before.phase != Some(Phase::Running) || self.after.phase != Some(Phase::Running) {
             return None;
@@ -222,7 +218,7 @@ impl<'a> Change<'a> {
         let back = self.turned(condition::READY, "True").filter(|_| was_away);
         match (away, back) {
             (Some(away), _) => Some(Event::new(true, reason::MEMBERS_NOT_SERVING, "Report", &away.message)),
-            (None, Some(back)) => Some(Event::normal(reason::ALL_MEMBERS_SERVE, "Report", &back.message)),
+            (None, Some(back)) => Some(Event::normal(reason::ALL_MEMBERS_SERVING, "Report", &back.message)),
             (None, None) => None,
         }
     }
@@ -231,24 +227,28 @@ impl<'a> Change<'a> {
         let is = |status: &EtcdClusterStatus| find(&status.conditions, condition::PAUSED).is_some();
         match (is(self.before), is(self.after)) {
             (false, true) => {
-                Some(Event::normal(event::PAUSED, "Pause", "the operator only watches from now on"))
+                Some(Event::normal(event::PAUSED, "Pause", "paused: the operator makes no changes"))
             }
-            (true, false) => Some(Event::normal(event::RESUMED, "Resume", "the operator acts again")),
+            (true, false) => {
+                Some(Event::normal(event::RESUMED, "Resume", "resumed: the operator makes changes again"))
+            }
             (true, true) | (false, false) => None,
         }
     }
 
-    /// Their texts follow from the spec, so they change only with it.
     fn warnings(&self) -> Vec<Event> {
-        [
+        let alarm = self.news(condition::AVAILABLE, "False").filter(|it| it.reason == reason::ALARM_ACTIVE);
+        let held = self.news(condition::READY, "False").filter(|it| it.reason == reason::NOT_ROLLED_OUT);
+        let news = [
+            (condition::WRITE_FAILED, "True"),
             (condition::TLS_READY, "False"),
             (condition::SPEC_WARNING, "True"),
             (condition::DRAINS_BLOCKED, "True"),
         ]
         .into_iter()
-        .filter_map(|(type_, value)| self.news(type_, value))
-        .map(|it| Event::new(true, &it.reason, "Check", &it.message))
-        .collect()
+        .filter_map(|(type_, value)| self.news(type_, value));
+        let events = alarm.into_iter().chain(held).chain(news);
+        events.map(|it| Event::new(true, &it.reason, "Check", &it.message)).collect()
     }
 }
 

@@ -4,6 +4,7 @@ mod words;
 
 use std::collections::BTreeMap;
 
+use crate::api::EtcdCluster;
 use crate::etcd_config::{client_url, peer_url};
 use crate::observed::Ordinal;
 pub use words::{condition, event, reason};
@@ -32,6 +33,16 @@ pub struct Names {
 }
 
 impl Names {
+    /// Those of a cluster. Its domain stays what it was when it was created.
+    pub fn of(cluster: &EtcdCluster, default_domain: &str) -> Self {
+        let recorded = cluster.status.as_ref().and_then(|status| status.domain.clone());
+        Self {
+            namespace: cluster.metadata.namespace.clone().unwrap_or_default(),
+            cluster: cluster.metadata.name.clone().unwrap_or_default(),
+            domain: recorded.unwrap_or_else(|| default_domain.to_owned()),
+        }
+    }
+
     pub fn pod(&self, ordinal: Ordinal) -> String {
         format!("{}-{ordinal}", self.cluster)
     }

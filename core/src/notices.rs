@@ -1,5 +1,4 @@
-//! What is accepted but deserves a word: fields without effect in this version, and choices that may
-//! surprise.
+//! What the operator accepts with a warning: fields without effect in this version, and risky choices.
 
 use crate::api::EtcdCluster;
 use crate::intent::Intent;
@@ -23,18 +22,17 @@ pub struct Notice {
     pub message: String,
 }
 
+/// The most severe first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// TLS is asked for, and connections are plain text.
+    /// The spec asks for TLS, and connections are plain text.
     TlsNotInEffect,
-    /// The field is accepted and nothing is done with it.
+    KnownDefects,
+    VolumeBelowQuota,
+    UntestedVersion,
+    /// The field is accepted and has no effect.
     NoEffect,
     EvenSize,
-    KnownDefects,
-    UntestedVersion,
-    VolumeBelowQuota,
-    /// The field was changed, and running members keep what they were made with.
-    NotRolledOut,
 }
 
 impl Kind {
@@ -42,12 +40,11 @@ impl Kind {
     pub fn reason(self) -> &'static str {
         match self {
             Kind::TlsNotInEffect => reason::TLS_NOT_IN_EFFECT,
-            Kind::NoEffect => reason::NO_EFFECT_YET,
-            Kind::EvenSize => reason::EVEN_SIZE,
             Kind::KnownDefects => reason::KNOWN_DEFECTS,
-            Kind::UntestedVersion => reason::UNTESTED_VERSION,
             Kind::VolumeBelowQuota => reason::VOLUME_BELOW_QUOTA,
-            Kind::NotRolledOut => reason::NOT_ROLLED_OUT,
+            Kind::UntestedVersion => reason::UNTESTED_VERSION,
+            Kind::NoEffect => reason::NO_EFFECT,
+            Kind::EvenSize => reason::EVEN_SIZE,
         }
     }
 }
@@ -63,25 +60,12 @@ pub fn notices(cluster: &EtcdCluster, intent: &Intent) -> Vec<Notice> {
     found
 }
 
-/// What [`crate::desired::not_rolled_out`] found.
-pub fn not_rolled_out(fields: &[&'static str]) -> Vec<Notice> {
-    let notice = |&field| Notice {
-        kind: Kind::NotRolledOut,
-        field,
-        message:
-            "changed, but members are not rolled over in this version: all of them, new ones too, keep the \
-                  former value until a later version rolls them"
-                .into(),
-    };
-    fields.iter().map(notice).collect()
-}
-
 fn without_tls(cluster: &EtcdCluster) -> Option<Notice> {
     let tls = &cluster.spec.security.tls;
     (tls.enabled && (tls.client_tls_enabled || tls.peer_tls_enabled)).then(|| Notice {
         kind: Kind::TlsNotInEffect,
         field: "spec.security.tls",
-        message: "TLS is asked for, but this version does not have it yet: all connections are plain text"
+        message: "this version of the operator does not support TLS yet: all connections are plain text"
             .into(),
     })
 }
@@ -90,7 +74,7 @@ fn without_effect(cluster: &EtcdCluster) -> Vec<Notice> {
     let Some(template) = &cluster.spec.storage.volume_claim_template else { return Vec::new() };
     let claim = &template.spec;
     let limits = claim.resources.as_ref().and_then(|resources| resources.limits.as_ref());
-    let own_volume = "has no effect: every member gets an empty volume of its own";
+    let own_volume = "no effect: every member gets an empty volume of its own";
     [
         ("spec.storage.volumeClaimTemplate.spec.volumeName", claim.volume_name.is_some(), own_volume),
         ("spec.storage.volumeClaimTemplate.spec.dataSource", claim.data_source.is_some(), own_volume),
@@ -98,7 +82,7 @@ fn without_effect(cluster: &EtcdCluster) -> Vec<Notice> {
         (
             "spec.storage.volumeClaimTemplate.spec.resources.limits",
             limits.is_some(),
-            "has no effect: volumes are as large as they are asked for",
+            "no effect: a volume has the size that it requests",
         ),
     ]
     .into_iter()
@@ -112,7 +96,7 @@ fn surprising_size(intent: &Intent) -> Option<Notice> {
     (size > 0 && size.is_multiple_of(2)).then(|| Notice {
         kind: Kind::EvenSize,
         field: "spec.size",
-        message: format!("{size} members tolerate no more failures than {}: an odd size is better", size - 1),
+        message: format!("{size} members tolerate no more failures than {}: use an odd size", size - 1),
     })
 }
 
@@ -121,7 +105,7 @@ fn surprising_version(intent: &Intent) -> Option<Notice> {
     let (kind, message) = if version < CRASH_SAFE {
         (
             Kind::KnownDefects,
-            format!("a crash can lose writes with etcd {version}: {CRASH_SAFE} and later have that repaired"),
+            format!("etcd {version} can lose writes in a crash: use {CRASH_SAFE} or later, which fix this"),
         )
     } else if version > NEWEST_TESTED {
         let Version { major, minor, .. } = NEWEST_TESTED;
@@ -143,8 +127,8 @@ fn small_volume(intent: &Intent) -> Option<Notice> {
         kind: Kind::VolumeBelowQuota,
         field: "spec.storage.size",
         message: format!(
-            "the database may grow to {} MiB, which leaves too little of the volume for etcd's log: set \
-             options.quotaBackendBytes to four fifths of the volume or less",
+            "the database can grow to {} MiB, which leaves too little of the volume for etcd's log: set \
+             spec.options.quotaBackendBytes to four fifths of the volume or less",
             quota >> 20
         ),
     })

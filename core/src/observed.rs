@@ -8,11 +8,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::version::Version;
 
-/// Something that was looked at: what it is, or why that is not known.
+/// Something that was observed: what it is, or why that is not known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Seen<T> {
     Known(T),
-    Unknown(String),
+    Unknown(Unanswered),
+}
+
+/// Why nothing is known.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Unanswered {
+    /// No connection, no response in time, or one that makes no sense; in the words of the connection.
+    Unreachable(String),
+    /// The agent responds in place of etcd, and waits for this.
+    AgentWaiting(String),
+    /// No pod responds as a member.
+    NoMember,
+    /// Members respond, but none of them serves a linearizable read.
+    NoLinearizableRead,
 }
 
 impl<T> Seen<T> {
@@ -116,6 +129,8 @@ pub struct Order {
 pub struct Set {
     pub uid: String,
     pub replicas: u8,
+    /// Pods that the API server rejects, in its words, as the StatefulSet's events report them.
+    pub rejected: BTreeMap<Ordinal, String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -131,7 +146,7 @@ pub struct Pod {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Process {
     /// It cannot run yet, for this reason; nothing was ever started on this volume by this pod.
-    CannotStart(String),
+    CannotStart(Blocked),
     /// Its containers are being created, and it is too young to say that anything stands in its way.
     Beginning,
     /// The agent waits to be listed or ordered; there is no data on the volume, and it holds no order that it
@@ -143,13 +158,27 @@ pub enum Process {
     DataLost,
     /// etcd runs, ran, or may have run.
     Started,
-    /// etcd ended again and again, the last time like this.
-    Failing(String),
+    /// etcd exits again and again, the last time like this.
+    Failing(Exit),
 }
 
-impl Process {
-    /// What a pod that is beginning is waited for.
-    pub const BEGINNING: &'static str = "its containers are being created";
+/// Why the containers of a pod do not start.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Blocked {
+    /// No node takes the pod; in the scheduler's words.
+    Unschedulable(String),
+    /// A container waits, with the kubelet's reason and message: `ImagePullBackOff`, `CreateContainerConfigError`.
+    Container { reason: String, message: String },
+    /// The containers take longer to create than they should, and the kubelet does not report why.
+    SlowCreation,
+}
+
+/// How etcd exited.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exit {
+    pub code: i32,
+    /// Its termination message, if it left one.
+    pub message: String,
 }
 
 /// A volume claim.
@@ -193,6 +222,16 @@ pub struct Answer {
     pub listed: Option<u8>,
     /// HashKV at the one revision that all members were asked for; asked only while a stop is wanted.
     pub hash: Option<u32>,
+    /// Every alarm of the cluster that this member knows.
+    pub alarms: BTreeSet<Alarm>,
+}
+
+/// An alarm that a member has raised. It holds until somebody disarms it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Alarm {
+    pub member: MemberId,
+    /// As etcd calls it: `NOSPACE` or `CORRUPT`.
+    pub kind: String,
 }
 
 impl Answer {
@@ -295,6 +334,14 @@ impl Observed {
     pub fn span(&self) -> u8 {
         let staying = self.claims.iter().filter(|(_, claim)| !claim.terminating).map(|(ordinal, _)| ordinal);
         staying.chain(self.pods.keys()).max().map_or(0, |highest| highest.0 + 1)
+    }
+
+    /// The alarms that members of this cluster know.
+    pub fn alarms(&self) -> BTreeSet<&Alarm> {
+        let formed = self.formed();
+        let answers = self.etcd.answers.values().filter_map(Seen::known);
+        let ours = answers.filter(|answer| formed.is_none_or(|formed| formed == answer.cluster));
+        ours.flat_map(|answer| &answer.alarms).collect()
     }
 
     /// How many pods the StatefulSet keeps; none without a StatefulSet.

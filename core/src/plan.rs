@@ -1,14 +1,16 @@
 //! The vocabulary of decisions: what is done, what is awaited, what is refused. Log, events, conditions and
 //! metrics all speak it.
 
+mod pod_cause;
 mod reasons;
 mod text;
 
+pub use pod_cause::PodCause;
 pub use text::Terms;
 
 use serde::Serialize;
 
-use crate::observed::{ClusterId, MemberId, Ordinal};
+use crate::observed::{ClusterId, MemberId, Observed, Ordinal, Unanswered};
 
 /// What to do now, in this order; what is awaited; what is refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -126,6 +128,27 @@ impl Action {
             | Self::RemoveMember { .. } => true,
         }
     }
+
+    /// Whether it leads to new pods, which others can only find through the peer Service.
+    pub fn needs_peer_service(&self, seen: &Observed) -> bool {
+        match self {
+            Self::CreateOrder { .. } | Self::ArmOrder { .. } => true,
+            Self::SetReplicas { replicas } => *replicas > seen.replicas(),
+            Self::AddFinalizer
+            | Self::RemoveFinalizer
+            | Self::RecordFormed { .. }
+            | Self::DeleteOrder { .. }
+            | Self::AdoptClaim { .. }
+            | Self::LabelClaim { .. }
+            | Self::DeleteClaim { .. }
+            | Self::DeletePod { .. }
+            | Self::DeleteSet { .. }
+            | Self::AddLearner { .. }
+            | Self::Promote { .. }
+            | Self::MoveLeader { .. }
+            | Self::RemoveMember { .. } => false,
+        }
+    }
 }
 
 /// What has to happen elsewhere before there is more to do.
@@ -135,12 +158,15 @@ pub enum WaitingOn {
     Formation {
         missing: Vec<Ordinal>,
     },
-    Etcd {
-        reason: String,
+    /// No member serves a linearizable read, so nothing is known of the members.
+    Quorum {
+        cause: Unanswered,
     },
+    /// No leader is known that could be asked or moved.
+    Leader,
     Pod {
         ordinal: Ordinal,
-        reason: String,
+        cause: PodCause,
     },
     CatchUp {
         ordinal: Ordinal,
@@ -210,7 +236,7 @@ pub enum Refusal {
     /// All data of a formed cluster is gone; a new one is never started in its place.
     DataLost,
     StopNeedsQuorum {
-        reason: String,
+        cause: Unanswered,
     },
     NoSuccessor {
         leader: MemberId,

@@ -1,6 +1,7 @@
-//! The status of each kind, computed from what is known. What is not known is not claimed. `docs/status.md` tells users
-//! what it means.
+//! The status of each kind, computed from what is known. What is not known is not claimed. `docs/status.md` explains it
+//! to users.
 
+mod blocked;
 mod conditions;
 mod facts;
 mod members;
@@ -12,67 +13,59 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::api::{
     BackupPhase, EtcdBackup, EtcdBackupStatus, EtcdCluster, EtcdClusterStatus, EtcdRestore,
-    EtcdRestoreStatus, Phase, RestorePhase,
+    EtcdRestoreStatus, RestorePhase,
 };
+use crate::decide::Goal;
 use crate::intent::Intent;
 use crate::names::{Names, reason};
 use crate::observed::{ClusterId, Observed};
 use crate::plan::Plan;
 use crate::validate::Problem;
+use crate::version::Version;
 pub(crate) use conditions::find;
 use conditions::{Fact, History, ours};
-pub use trouble::Trouble;
+pub use trouble::{FailedWrite, Trouble};
 use view::View;
 
-const NO_BACKUPS_YET: &str = "This version of the operator only accepts the object: it makes no backups yet.";
-const NO_RESTORES_YET: &str =
-    "This version of the operator only accepts the object: it restores nothing yet.";
+const NO_BACKUPS_YET: &str = "this version of the operator accepts the object but does not take backups yet";
+const NO_RESTORES_YET: &str = "this version of the operator accepts the object but does not restore yet";
 
 /// How old `observedAt` may become while nothing changes.
 const HEARTBEAT_SECONDS: i64 = 300;
 
-/// What was looked at and decided in one round.
+/// What was observed and decided in one round.
 pub struct Round<'a> {
-    pub intent: &'a Intent,
+    pub goal: &'a Goal,
+    /// What the spec asks for, or the rules that it breaks; then the goal is what is in effect.
+    pub spec: Result<&'a Intent, &'a [Problem]>,
     pub names: &'a Names,
     pub seen: &'a Observed,
     pub plan: &'a Plan,
     /// Why the last step was not done, if nothing has been done since.
     pub trouble: Option<&'a Trouble>,
-    /// Fields whose change the running members do not have, from [`crate::desired::not_rolled_out`].
+    pub failed_writes: &'a [FailedWrite],
+    /// Fields whose edit the running members do not have, from [`crate::desired::not_rolled_out`].
     pub not_rolled_out: &'a [&'static str],
 }
 
-/// The status to write, or nothing when the one that is there says the same and is fresh enough. Without a round,
-/// the spec is invalid for these reasons.
+/// The status to write, or nothing when the one that is there says the same and is fresh enough.
 ///
-/// Whoever writes it replaces all of it. So it has to be computed from the newest status, and the write has to fail
-/// if that one is gone.
-pub fn of_cluster(
-    cluster: &EtcdCluster,
-    round: Result<&Round<'_>, &[Problem]>,
-    now: Timestamp,
-) -> Option<EtcdClusterStatus> {
+/// Its writer replaces all of it. So it has to be computed from the newest status, and the write has to fail if that
+/// one was replaced.
+pub fn of_cluster(cluster: &EtcdCluster, round: &Round<'_>, now: Timestamp) -> Option<EtcdClusterStatus> {
     let before = cluster.status.clone().unwrap_or_default();
     let history = History { before: &before.conditions, generation: cluster.metadata.generation, now };
-    let deleting = cluster.metadata.deletion_timestamp.is_some();
-    let said = match round {
-        Ok(round) => seen(cluster, &before, round, history),
-        Err(problems) => unseen(&before, problems, deleting, history),
+    let next = EtcdClusterStatus {
+        observed_generation: cluster.metadata.generation,
+        ..seen(cluster, &before, round, history)
     };
-    let said = EtcdClusterStatus { observed_generation: cluster.metadata.generation, ..said };
-    let unchanged = said == EtcdClusterStatus { conditions: ours(&before.conditions), ..before.clone() };
-    let looked_at = before.observed_at.as_ref().map(|time| now.as_second() - time.0.as_second());
-    let observed_at = Some(Time(now)).filter(|_| round.is_ok());
-    match (unchanged, looked_at) {
-        (true, _) if round.is_err() => None,
+    let unchanged = next == EtcdClusterStatus { conditions: ours(&before.conditions), ..before.clone() };
+    let age = before.observed_at.as_ref().map(|time| now.as_second() - time.0.as_second());
+    let observed_at = Some(Time(now));
+    match (unchanged, age) {
         (true, Some(age)) if age < HEARTBEAT_SECONDS => None,
-        (true, _) => Some(EtcdClusterStatus { observed_at, ..said }),
-        (false, _) => Some(EtcdClusterStatus {
-            observed_at: observed_at.or(said.observed_at),
-            last_update_time: Some(Time(now)),
-            ..said
-        }),
+        (true, _) => Some(EtcdClusterStatus { observed_at, ..next }),
+        (false, _) => Some(EtcdClusterStatus { observed_at, last_update_time: Some(Time(now)), ..next }),
     }
 }
 
@@ -82,7 +75,7 @@ pub fn next_heartbeat(cluster: &EtcdCluster) -> Option<Timestamp> {
     observed_at.checked_add(SignedDuration::from_secs(HEARTBEAT_SECONDS)).ok()
 }
 
-/// The status when the cluster has formed, once and for all: as it is, with the identity of the cluster.
+/// The status when the cluster has bootstrapped, once and for all: as it is, with the identity of the cluster.
 pub fn with_formation(cluster: &EtcdCluster, id: ClusterId, now: Timestamp) -> EtcdClusterStatus {
     let before = cluster.status.clone().unwrap_or_default();
     let (cluster_id, formed_at) = match (&before.cluster_id, &before.formed_at) {
@@ -97,7 +90,7 @@ pub fn with_formation(cluster: &EtcdCluster, id: ClusterId, now: Timestamp) -> E
     }
 }
 
-/// Times and what is remembered are those of before.
+/// Times and recorded facts are those of before.
 fn seen(
     cluster: &EtcdCluster,
     before: &EtcdClusterStatus,
@@ -110,7 +103,9 @@ fn seen(
         round.names.selector().into_iter().map(|(key, value)| format!("{key}={value}")).collect();
     EtcdClusterStatus {
         phase: Some(view.phase()),
+        replicas: view.member_count().or(before.replicas),
         ready_replicas: Some(i32::try_from(view.ready().len()).unwrap_or(i32::MAX)),
+        version: view.lowest_version().map(|version| in_the_form_of(&cluster.spec.version, version)),
         members: members::members(&view),
         leader_id: view.members().and_then(|members| members.leader).map(|leader| leader.to_string()),
         cluster_id: before.cluster_id.clone().or_else(|| formed.map(|formed| formed.id.to_string())),
@@ -123,26 +118,19 @@ fn seen(
     }
 }
 
-/// Nothing was looked at, so what was known stays and nothing is claimed to be so still.
-fn unseen(
-    before: &EtcdClusterStatus,
-    problems: &[Problem],
-    deleting: bool,
-    history: History<'_>,
-) -> EtcdClusterStatus {
-    EtcdClusterStatus {
-        phase: Some(if deleting { Phase::Deleting } else { Phase::Failed }),
-        ready_replicas: Some(0),
-        leader_id: None,
-        members: before.members.iter().map(members::unseen).collect(),
-        conditions: history.conditions(facts::of_invalid(problems)),
-        ..before.clone()
-    }
+/// With the leading `v` if users write it.
+fn in_the_form_of(written: &str, version: Version) -> String {
+    if written.starts_with('v') { format!("v{version}") } else { version.to_string() }
 }
 
-/// Says that backups come later.
+/// Reports that backups come later. An object that has reached its end for this generation stays as it is, also when
+/// another version of the operator wrote that: it is not carried out because a newer one knows how.
 pub fn of_backup(backup: &EtcdBackup, now: Timestamp) -> Option<EtcdBackupStatus> {
     let current = backup.status.clone().unwrap_or_default();
+    let ended = matches!(current.phase, Some(BackupPhase::Completed | BackupPhase::Failed));
+    if ended && current.observed_generation == backup.metadata.generation {
+        return None;
+    }
     let history = History { before: &current.conditions, generation: backup.metadata.generation, now };
     let next = EtcdBackupStatus {
         phase: Some(BackupPhase::Failed),
@@ -154,9 +142,13 @@ pub fn of_backup(backup: &EtcdBackup, now: Timestamp) -> Option<EtcdBackupStatus
     (next != comparable).then_some(next)
 }
 
-/// Says that restoring comes later.
+/// Reports that restores come later, with the rule of [`of_backup`].
 pub fn of_restore(restore: &EtcdRestore, now: Timestamp) -> Option<EtcdRestoreStatus> {
     let current = restore.status.clone().unwrap_or_default();
+    let ended = matches!(current.phase, Some(RestorePhase::Completed | RestorePhase::Failed));
+    if ended && current.observed_generation == restore.metadata.generation {
+        return None;
+    }
     let history = History { before: &current.conditions, generation: restore.metadata.generation, now };
     let next = EtcdRestoreStatus {
         phase: Some(RestorePhase::Failed),
@@ -169,7 +161,7 @@ pub fn of_restore(restore: &EtcdRestore, now: Timestamp) -> Option<EtcdRestoreSt
 }
 
 fn not_implemented(message: &str) -> Vec<Fact> {
-    facts::stalled(reason::NOT_IMPLEMENTED_YET, message)
+    facts::stalled(reason::NOT_IMPLEMENTED, message)
 }
 
 #[cfg(test)]

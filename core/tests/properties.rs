@@ -6,7 +6,7 @@
 mod snapshots;
 
 use etcd_operator_core::decide::{Goal, decide};
-use etcd_operator_core::observed::{MemberId, Members, Observed, Seen, Start};
+use etcd_operator_core::observed::{MemberId, Members, Observed, Seen, Start, Unanswered};
 use etcd_operator_core::plan::{Action, Plan};
 use etcd_operator_core::quorum::quorum;
 use proptest::prelude::*;
@@ -97,7 +97,7 @@ proptest! {
 
     #[test]
     fn unknown_members_lose_nothing((goal, mut seen) in anything()) {
-        seen.etcd.members = Seen::Unknown("no quorum".into());
+        seen.etcd.members = Seen::Unknown(Unanswered::NoLinearizableRead);
         let plan = decide(&goal, &seen);
         let replicas = seen.set.as_ref().map_or(0, |set| set.replicas);
         let formed = seen.formed().is_some() && !seen.cluster.deleting && goal.size > 0;

@@ -63,14 +63,16 @@ impl Look {
         let names = Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() };
         let plan = decide(&self.goal, &self.seen);
         let round = Round {
-            intent: &intent,
+            goal: &self.goal,
+            spec: Ok(&intent),
             names: &names,
             seen: &self.seen,
             plan: &plan,
             trouble: None,
+            failed_writes: &[],
             not_rolled_out: &[],
         };
-        of_cluster(&cluster, Ok(&round), self.seen.now)
+        of_cluster(&cluster, &round, self.seen.now)
     }
 }
 

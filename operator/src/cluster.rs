@@ -1,4 +1,4 @@
-//! One EtcdCluster: everything between a look at it and the next.
+//! One EtcdCluster: everything between an observation of it and the next.
 
 mod ask;
 mod execute;
@@ -8,11 +8,12 @@ mod objects;
 mod pace;
 mod pods;
 mod publications;
+mod rejections;
 mod report;
 mod settled;
+mod side_writes;
 mod surroundings;
 mod vigil;
-mod wanted;
 mod worker;
 
 pub use worker::{Context, Worker};

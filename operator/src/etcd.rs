@@ -14,7 +14,7 @@ use etcd_client::{
 };
 use etcd_operator_core::etcd_config::CLIENT_PORT;
 use etcd_operator_core::names::Names;
-use etcd_operator_core::observed::{Answer, ClusterId, Member as Listed, MemberId, Members, Start};
+use etcd_operator_core::observed::{Alarm, Answer, ClusterId, Member as Listed, MemberId, Members, Start};
 use etcd_operator_core::version::Version;
 use hyper_util::rt::TokioIo;
 use tonic::transport::Endpoint;
@@ -89,6 +89,7 @@ impl Member {
             version: Version::parse(status.version()),
             listed: None,
             hash: None,
+            alarms: status.errors().iter().filter_map(|text| alarm(text)).collect(),
         };
         Ok(Said { answer, revision: status.header().map_or(0, ResponseHeader::revision) })
     }
@@ -227,6 +228,13 @@ async fn over(stream: Stream, pod: &PodAddress) -> Result<Channel, tonic::transp
         .map(Channel::Tonic)
 }
 
+/// An alarm among the errors of a status, in the text form of its message: `memberID:1234 alarm:NOSPACE`.
+fn alarm(error: &str) -> Option<Alarm> {
+    let field = |name: &str| error.split_whitespace().find_map(|word| word.strip_prefix(name));
+    let member = MemberId(field("memberID:")?.parse().ok()?);
+    Some(Alarm { member, kind: field("alarm:")?.into() })
+}
+
 fn leader(id: u64) -> Option<MemberId> {
     Some(id).filter(|&id| id != 0).map(MemberId)
 }
@@ -245,6 +253,14 @@ mod tests {
     use etcd_operator_core::observed::Ordinal;
 
     use super::*;
+
+    #[test]
+    fn an_alarm_is_read_from_the_errors_of_a_status() {
+        let expected = Alarm { member: MemberId(10276657743932975437), kind: "NOSPACE".into() };
+        assert_eq!(alarm("memberID:10276657743932975437 alarm:NOSPACE "), Some(expected));
+        assert_eq!(alarm("etcdserver: no leader"), None);
+        assert_eq!(alarm("alarm:NOSPACE"), None);
+    }
 
     #[test]
     fn a_listed_member_is_known_by_its_peer_url_and_its_progress_by_what_it_published() {

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use etcd_operator_core::agent::Report;
-use etcd_operator_core::observed::{ClusterId, MemberId, Ordinal, Process, Start as Listed};
+use etcd_operator_core::observed::{Blocked, ClusterId, MemberId, Ordinal, Process, Start as Listed};
 use etcd_operator_core::order::BootstrapOrder;
 use etcd_operator_core::start::{
     self, Answer, Evidence, Identity, Member, MemberList, Order, Peer, Start, Volume,
@@ -67,7 +67,10 @@ pub fn judge(world: &World, ordinal: Ordinal) -> Option<(Verdict, Memory)> {
             };
             Verdict::Wait(report.process())
         }
-        (Start::Refuse(refusal), _) => Verdict::Wait(Process::CannotStart(refusal.to_string())),
+        (Start::Refuse(refusal), _) => {
+            let (reason, message) = ("Refused".into(), refusal.to_string());
+            Verdict::Wait(Process::CannotStart(Blocked::Container { reason, message }))
+        }
     };
     Some((verdict, memory))
 }

@@ -1,5 +1,7 @@
 //! Bugs to plant, so that it is seen whether the simulation finds them.
 
+use std::collections::BTreeSet;
+
 use etcd_operator_core::observed::{Answer, Observed, Seen};
 use etcd_operator_core::plan::{Action, Plan};
 
@@ -67,6 +69,7 @@ fn everybody_serves(seen: &mut Observed) {
             version: None,
             listed: None,
             hash: Some(1),
+            alarms: BTreeSet::new(),
         };
         seen.etcd.answers.insert(ordinal, Seen::Known(answer));
     }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use etcd_operator_core::decide::{Goal, OnDelete};
-use etcd_operator_core::observed::{ClusterId, MemberId, Ordinal, Process};
+use etcd_operator_core::observed::{Blocked, ClusterId, MemberId, Ordinal, Process};
 
 use crate::agent::Memory;
 use crate::etcd::{Data, Tick};
@@ -168,7 +168,7 @@ impl Kube {
                     self.objects.claims.insert(ordinal, claim);
                 }
             }
-            let reported = Process::CannotStart("not placed yet".into());
+            let reported = Process::CannotStart(Blocked::Unschedulable("not placed yet".into()));
             let pod = Pod { uid: self.uid(), terminating: false, published: false, reported };
             self.objects.pods.insert(ordinal, pod);
         }

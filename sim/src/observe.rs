@@ -1,10 +1,11 @@
 //! How the operator looks at the world: Kubernetes through a cache that may be old, etcd by asking.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use etcd_operator_core::decide::Goal;
 use etcd_operator_core::observed::{
-    Answer, Claim, Cluster, Etcd, Formed, Member, MemberId, Members, Observed, Order, Ordinal, Pod, Seen, Set,
+    Answer, Claim, Cluster, Etcd, Formed, Member, MemberId, Members, Observed, Order, Ordinal, Pod, Seen,
+    Set, Unanswered,
 };
 use etcd_operator_core::version::Version;
 use jiff::Timestamp;
@@ -42,7 +43,11 @@ pub fn observe(
             armed: order.armed,
             size: order.size,
         }),
-        set: objects.set.map(|set| Set { uid: uid("set", set.uid), replicas: set.replicas }),
+        set: objects.set.map(|set| Set {
+            uid: uid("set", set.uid),
+            replicas: set.replicas,
+            rejected: BTreeMap::new(),
+        }),
         pods: objects.pods.iter().map(|(&ordinal, pod)| (ordinal, see_pod(pod))).collect(),
         claims: objects.claims.iter().map(|(&ordinal, claim)| (ordinal, see_claim(claim))).collect(),
         etcd: ask(world, objects, sight, silent_since),
@@ -76,12 +81,15 @@ fn ask(world: &mut World, objects: &Objects, sight: Sight, silent: &BTreeMap<Mem
         let same = world.kube.sandboxes.get(&ordinal).is_some_and(|sandbox| sandbox.uid == pod.uid);
         let lost = sight.etcd_unreachable || world.random.chance(sight.answers_lost_per_mille);
         let answer = if same && !lost { answer(world, ordinal) } else { None };
-        answers.insert(ordinal, answer.map_or_else(|| Seen::Unknown("no answer".into()), Seen::Known));
+        answers.insert(
+            ordinal,
+            answer.map_or_else(|| Seen::Unknown(Unanswered::Unreachable("no answer".into())), Seen::Known),
+        );
     }
     let serving = answers.iter().find(|(_, answer)| answer.known().is_some_and(|answer| answer.linearizable));
     let members = match serving {
         Some((ordinal, Seen::Known(answer))) => Seen::Known(members(world, *ordinal, answer)),
-        Some(_) | None => Seen::Unknown("nobody serves a linearizable read".into()),
+        Some(_) | None => Seen::Unknown(Unanswered::NoLinearizableRead),
     };
     let silent_since = silent.iter().map(|(&id, &since)| (id, time(since))).collect();
     Etcd { answers, members, silent_since }
@@ -104,6 +112,7 @@ fn answer(world: &World, ordinal: Ordinal) -> Option<Answer> {
         listed: Some(server.applied.members.len() as u8),
         // Logs that agree give hashes that agree; that they do is watched elsewhere.
         hash: linearizable.then_some(1),
+        alarms: BTreeSet::new(),
     })
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use etcd_operator_core::decide::OnDelete;
-use etcd_operator_core::observed::{ClusterId, MemberId, Ordinal, Process};
+use etcd_operator_core::observed::{self, ClusterId, MemberId, Ordinal, Process};
 
 use crate::agent::{self, Bugs, Verdict};
 use crate::client::{self, Client};
@@ -196,7 +196,11 @@ impl World {
         if let Some(sandbox) = self.kube.sandboxes.get_mut(&ordinal) {
             sandbox.memory = memory;
             let failing = state == Process::Started && sandbox.failures >= 3;
-            sandbox.state = if failing { Process::Failing("it ended again".into()) } else { state };
+            sandbox.state = if failing {
+                Process::Failing(observed::Exit { code: 1, message: String::new() })
+            } else {
+                state
+            };
         }
     }
 

@@ -24,13 +24,26 @@ use super::{EtcdClusterStatus, Options, PodTemplate, Quantity, Storage};
     derive = "PartialEq",
     scale(
         spec_replicas_path = ".spec.size",
-        status_replicas_path = ".status.readyReplicas",
+        status_replicas_path = ".status.replicas",
         label_selector_path = ".status.selector"
     ),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Size", type_ = "integer", json_path = ".spec.size"),
     printcolumn(name = "Ready", type_ = "integer", json_path = ".status.readyReplicas"),
-    printcolumn(name = "Version", type_ = "string", json_path = ".spec.version"),
+    printcolumn(name = "Version", type_ = "string", json_path = ".status.version"),
+    printcolumn(
+        name = "Leader",
+        type_ = "string",
+        priority = 1,
+        json_path = ".status.members[?(@.role==\"Leader\")].name"
+    ),
+    printcolumn(name = "Endpoint", type_ = "string", priority = 1, json_path = ".status.clientEndpoints[0]"),
+    printcolumn(
+        name = "Reason",
+        type_ = "string",
+        priority = 1,
+        json_path = ".status.conditions[?(@.type==\"Ready\")].reason"
+    ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]

@@ -22,9 +22,18 @@ pub struct EtcdClusterStatus {
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub members: Vec<MemberStatus>,
 
+    /// Members that exist, learners included. Absent while that was never known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<i32>,
+
     /// Voting members that just served a linearizable read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_replicas: Option<i32>,
+
+    /// The lowest version of etcd that a responding member runs, in the form of `spec.version`. Absent while no member
+    /// responds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
 
     /// The member that leads, in the hexadecimal form of etcdctl.
     #[serde(default, rename = "leaderID", skip_serializing_if = "Option::is_none")]
@@ -103,6 +112,10 @@ pub struct MemberStatus {
     #[serde(default)]
     pub ready: bool,
 
+    /// When `ready` last changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_transition_time: Option<Time>,
+
     /// Its part in the cluster; absent while it is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
@@ -115,7 +128,11 @@ pub struct MemberStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
 
-    /// What has to happen before it can go on.
+    /// Why it does not serve, or which alarm it has raised; absent when nothing is wrong with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+
+    /// What has to happen before it can serve.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting_for: Option<String>,
 }

@@ -139,6 +139,8 @@ fn for_all_below(schema: &mut JSONSchemaProps, change: &mut dyn FnMut(&mut JSONS
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceColumnDefinition;
+
     use super::*;
 
     fn root(crd: &CustomResourceDefinition) -> JSONSchemaProps {
@@ -207,9 +209,17 @@ mod tests {
         let titles: Vec<Vec<_>> = definitions()
             .into_iter()
             .map(|mut crd| crd.spec.versions.remove(0).additional_printer_columns)
-            .map(|columns| columns.into_iter().flatten().map(|column| column.name).collect())
+            .map(|columns| {
+                let title = |column: CustomResourceColumnDefinition| match column.priority {
+                    Some(1..) => format!("{} (wide)", column.name),
+                    Some(_) | None => column.name,
+                };
+                columns.into_iter().flatten().map(title).collect()
+            })
             .collect();
-        assert_eq!(titles[0], ["Phase", "Size", "Ready", "Version", "Age"]);
+        let wide = ["Leader (wide)", "Endpoint (wide)", "Reason (wide)"];
+        let shown = [&["Phase", "Size", "Ready", "Version"], &wide[..], &["Age"]].concat();
+        assert_eq!(titles[0], shown);
         assert_eq!(titles[1], ["Phase", "Cluster", "Storage", "Size", "Age"]);
         assert_eq!(titles[2], ["Phase", "Backup", "Cluster", "Type", "Age"]);
     }

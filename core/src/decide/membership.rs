@@ -2,13 +2,13 @@
 
 use super::step::Step;
 use super::{Unusable, delete_claims, our_members, set_replicas};
-use crate::observed::{Members, Observed, Ordinal, Process, Start};
+use crate::observed::{Members, Observed, Ordinal, Process, Start, Unanswered};
 use crate::plan::{Action, Plan, Refusal, WaitingOn};
 
 pub fn plan(size: u8, seen: &Observed) -> Plan {
     let members = match our_members(seen) {
         Ok(members) => members,
-        Err(Unusable::Unknown(reason)) => return keep_running(seen, reason),
+        Err(Unusable::Unknown(cause)) => return keep_running(seen, cause),
         Err(Unusable::Foreign(refusal)) => return Plan::refuse(refusal),
     };
     let orderly = keep_in_order(size.max(members.span()), seen, members);
@@ -17,11 +17,11 @@ pub fn plan(size: u8, seen: &Observed) -> Plan {
 }
 
 /// Nothing is known of the members, so nothing is taken away.
-fn keep_running(seen: &Observed, reason: String) -> Plan {
+fn keep_running(seen: &Observed, cause: Unanswered) -> Plan {
     if nothing_is_left(seen) {
         return Plan::refuse(Refusal::DataLost);
     }
-    keep_pods(seen).then(Plan::wait(WaitingOn::Etcd { reason }))
+    keep_pods(seen).then(Plan::wait(WaitingOn::Quorum { cause }))
 }
 
 /// Pods come back by themselves; after a stop they are brought back as far as there are volumes.

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use crate::observed::{Answer, ClusterId, Member, MemberId, Members, Observed, Ordinal, Process, Start};
-use crate::plan::{Action, Plan, Refusal, WaitingOn};
+use crate::plan::{Action, Plan, PodCause, Refusal, WaitingOn};
 use crate::quorum::{against_leaving, quorum};
 
 /// A learner this close to the leader is promoted. etcd's own test is a ratio, and lets one pass that is a million
@@ -76,10 +76,13 @@ impl Step<'_> {
     fn catching_up(&self, id: MemberId, ordinal: Ordinal, learner: &Member) -> Option<WaitingOn> {
         if learner.start != Start::Published {
             return Some(match self.seen.pods.get(&ordinal).map(|pod| &pod.etcd) {
-                Some(Process::CannotStart(reason) | Process::Failing(reason)) => {
-                    WaitingOn::Pod { ordinal, reason: reason.clone() }
+                Some(Process::CannotStart(blocked)) => {
+                    WaitingOn::Pod { ordinal, cause: PodCause::Blocked(blocked.clone()) }
                 }
-                Some(Process::Beginning) => WaitingOn::Pod { ordinal, reason: Process::BEGINNING.into() },
+                Some(Process::Failing(exit)) => {
+                    WaitingOn::Pod { ordinal, cause: PodCause::Crashing(exit.clone()) }
+                }
+                Some(Process::Beginning) => WaitingOn::Pod { ordinal, cause: PodCause::Creating },
                 Some(Process::Waiting | Process::Forming | Process::DataLost | Process::Started) | None => {
                     WaitingOn::Start { ordinal }
                 }
@@ -154,9 +157,9 @@ impl Step<'_> {
             .collect();
         let mut ready = None;
         for ordinal in Ordinal::below(self.size).filter(|&ordinal| self.members.at(ordinal).is_none()) {
-            match self.not_ready_to_join(ordinal) {
+            match PodCause::against_joining(self.seen, ordinal) {
                 None => ready = ready.or(Some(ordinal)),
-                Some(reason) => waiting.push(WaitingOn::Pod { ordinal, reason }),
+                Some(cause) => waiting.push(WaitingOn::Pod { ordinal, cause }),
             }
         }
         let waiting = Plan { waiting, ..Plan::default() };
@@ -193,24 +196,6 @@ impl Step<'_> {
         unstarted.find(|(_, learner)| learner.ordinal.is_some_and(stuck)).map(|(id, _)| self.remove(id))
     }
 
-    fn not_ready_to_join(&self, ordinal: Ordinal) -> Option<String> {
-        let Some(pod) = self.seen.pods.get(&ordinal) else { return Some("is not there yet".into()) };
-        let claim = self.seen.claims.get(&ordinal);
-        let fresh = claim.is_some_and(|claim| !claim.terminating && claim.member.is_none());
-        match &pod.etcd {
-            _ if pod.terminating => Some("is ending".into()),
-            Process::CannotStart(reason) => Some(reason.clone()),
-            Process::Beginning => Some(Process::BEGINNING.into()),
-            _ if !fresh => Some("has no fresh volume yet".into()),
-            _ if !pod.published => Some("is not listed by the peer Service yet".into()),
-            Process::Started | Process::Failing(_) | Process::DataLost => {
-                Some("has not ended its former member yet".into())
-            }
-            Process::Forming => Some("has not noticed yet that the cluster formed".into()),
-            Process::Waiting => None,
-        }
-    }
-
     /// Each member applies an addition by its own limit, so all that run must have the same.
     fn all_accept_two_learners(&self) -> bool {
         let mut started = self.members.list.iter().filter(|(_, member)| member.start != Start::Added);
@@ -224,7 +209,7 @@ impl Step<'_> {
             return Plan::refuse(refusal);
         }
         let Some(leader) = self.members.leader else {
-            return Plan::wait(WaitingOn::Etcd { reason: "it is not known who leads".into() });
+            return Plan::wait(WaitingOn::Leader);
         };
         if leader != id {
             return Plan::act(Action::RemoveMember { member: id, cluster: self.cluster() });

@@ -10,9 +10,9 @@ pub fn plan(goal: &Goal, seen: &Observed) -> Plan {
     }
     let members = match our_members(seen) {
         Ok(members) => members,
-        Err(Unusable::Unknown(reason)) => {
+        Err(Unusable::Unknown(cause)) => {
             let pods = membership::keep_pods(seen);
-            return pods.then(Plan::refuse(Refusal::StopNeedsQuorum { reason }));
+            return pods.then(Plan::refuse(Refusal::StopNeedsQuorum { cause }));
         }
         Err(Unusable::Foreign(refusal)) => return Plan::refuse(refusal),
     };

@@ -23,7 +23,7 @@ fn seen() -> Observed {
         now: Timestamp::UNIX_EPOCH,
         cluster: Cluster { uid: "uid".into(), deleting: false, finalizer: true, formed: Some(formed) },
         order: None,
-        set: Some(Set { uid: "set".into(), replicas: 3 }),
+        set: Some(Set { uid: "set".into(), replicas: 3, rejected: BTreeMap::new() }),
         pods: BTreeMap::new(),
         claims: BTreeMap::new(),
         etcd: Etcd {
@@ -41,51 +41,48 @@ fn told(action: Action) -> Option<String> {
 }
 
 #[test]
-fn every_step_is_told_in_the_words_of_users() {
+fn every_step_has_an_event_in_the_words_of_users() {
     let uid = || "uid".to_owned();
     let (ordinal, member, cluster) = (Ordinal(1), MemberId(0xa1), CLUSTER);
     for (action, expected) in [
-        (
-            Action::CreateOrder { size: 2 },
-            "BootstrapPrepared: the order to form a cluster of kv-0, kv-1 is prepared",
-        ),
+        (Action::CreateOrder { size: 2 }, "BootstrapPrepared: prepared the bootstrap of kv-0, kv-1"),
         (
             Action::ArmOrder { uid: uid() },
-            "BootstrapOrdered: the pods may form the cluster as soon as they are there",
+            "BootstrapAllowed: allowed the pods to bootstrap as soon as they run",
         ),
-        (Action::RecordFormed { cluster }, "ClusterFormed: the cluster has formed as c1"),
-        (
-            Action::DeleteOrder { uid: uid() },
-            "BootstrapFinished: the order to form a cluster has done its work",
-        ),
-        (Action::SetReplicas { replicas: 5 }, "PodsCreated: pods are created: kv-3, kv-4"),
-        (Action::SetReplicas { replicas: 2 }, "PodsRemoved: pods are taken away: kv-2"),
-        (Action::AddLearner { ordinal, cluster }, "MemberAdded: kv-1 is now a learner"),
-        (Action::Promote { ordinal, member, cluster }, "MemberPromoted: kv-1 (a1) is now a voting member"),
+        (Action::RecordFormed { cluster }, "ClusterBootstrapped: bootstrapped as cluster c1"),
+        (Action::DeleteOrder { uid: uid() }, "BootstrapFinished: bootstrap finished"),
+        (Action::SetReplicas { replicas: 5 }, "PodsCreated: creating pods: kv-3, kv-4"),
+        (Action::SetReplicas { replicas: 2 }, "PodsRemoved: removing pods: kv-2"),
+        (Action::AddLearner { ordinal, cluster }, "MemberAdded: added kv-1 as a learner"),
+        (Action::Promote { ordinal, member, cluster }, "MemberPromoted: promoted kv-1 (a1) to a voter"),
         (
             Action::MoveLeader { from: MemberId(0xa0), to: member, cluster },
-            "LeaderMoved: leadership moved from kv-0 (a0) to kv-1 (a1)",
+            "LeaderMoved: moved leadership from kv-0 (a0) to kv-1 (a1)",
         ),
-        (Action::RemoveMember { member, cluster }, "MemberRemoved: kv-1 (a1) is no longer a member"),
-        (Action::RemoveMember { member: MemberId(0xb1), cluster }, "MemberRemoved: b1 is no longer a member"),
+        (Action::RemoveMember { member, cluster }, "MemberRemoved: removed kv-1 (a1) from the members"),
+        (
+            Action::RemoveMember { member: MemberId(0xb1), cluster },
+            "MemberRemoved: removed b1 from the members",
+        ),
         (
             Action::DeletePod { ordinal, uid: uid() },
-            "PodDeleted: kv-1 is deleted, to come back with an empty volume",
+            "PodDeleted: deleted pod kv-1, to recreate it with an empty volume",
         ),
         (
             Action::AdoptClaim { ordinal, uid: uid() },
-            "VolumeAdopted: volume data-kv-1 of the former cluster is taken over",
+            "VolumeAdopted: adopted volume data-kv-1 of the previous cluster",
         ),
-        (Action::DeleteClaim { ordinal, uid: uid() }, "VolumeDeleted: volume data-kv-1 is deleted"),
-        (Action::DeleteSet { uid: uid() }, "PodsRemoved: all pods are deleted"),
-        (Action::RemoveFinalizer, "Released: the cluster is released: no volume is left"),
+        (Action::DeleteClaim { ordinal, uid: uid() }, "VolumeDeleted: deleted volume data-kv-1"),
+        (Action::DeleteSet { uid: uid() }, "PodsRemoved: deleting all pods"),
+        (Action::RemoveFinalizer, "ClusterDeleted: deleted, with all volumes"),
     ] {
         assert_eq!(told(action).as_deref(), Some(expected));
     }
 }
 
 #[test]
-fn keeping_the_books_is_not_worth_an_event() {
+fn bookkeeping_has_no_event() {
     assert_eq!(told(Action::AddFinalizer), None);
     let label = Action::LabelClaim { ordinal: Ordinal(1), uid: "uid".into(), member: MemberId(0xa1) };
     assert_eq!(told(label), None);

@@ -1,4 +1,4 @@
-//! The words of status and events, each once. `docs/status.md` explains every one of them.
+//! The vocabulary of status and events, each word once. `docs/status.md` explains every one of them.
 
 /// Names for words, and the list of them all.
 macro_rules! words {
@@ -11,23 +11,25 @@ macro_rules! words {
 /// Types of conditions, in the order in which they are written. Those of others are neither written nor compared.
 pub mod condition {
     words! {
-        /// Whether the cluster is as the spec wants it.
+        /// Whether the cluster is as its spec describes it.
         READY = "Ready";
         /// Whether a quorum serves, so that clients can read and write.
         AVAILABLE = "Available";
-        /// True while something is done or awaited.
+        /// True while the operator works or waits.
         RECONCILING = "Reconciling";
-        /// True while nothing more will happen until somebody changes something.
+        /// True while nothing more happens until somebody changes something.
         STALLED = "Stalled";
-        /// True when it is known that too few members can serve; Unknown when nobody answers.
+        /// True when it is known that too few members can serve; Unknown when no member responds.
         QUORUM_LOST = "QuorumLost";
-        /// True while `spec.paused` keeps the operator from acting; absent otherwise.
+        /// True while `spec.paused` keeps the operator from making changes; absent otherwise.
         PAUSED = "Paused";
-        /// False while TLS is asked for and not in effect; absent when nobody asks for it.
+        /// True while a Service, the PodDisruptionBudget or a message to an agent cannot be written; absent otherwise.
+        WRITE_FAILED = "WriteFailed";
+        /// False while the spec asks for TLS and it is not in effect; absent when the spec does not ask for it.
         TLS_READY = "TLSReady";
-        /// True while something in the spec has no effect or may surprise; absent otherwise.
+        /// True while something in the spec has no effect or deserves attention; absent otherwise.
         SPEC_WARNING = "SpecWarning";
-        /// True while the PodDisruptionBudget lets no member go, so that drains wait for ever; absent otherwise.
+        /// True while the PodDisruptionBudget blocks every eviction, so that drains never finish; absent otherwise.
         DRAINS_BLOCKED = "DrainsBlocked";
     }
 }
@@ -35,80 +37,95 @@ pub mod condition {
 /// Reasons of conditions.
 pub mod reason {
     words! {
-        NOT_IMPLEMENTED_YET = "NotImplementedYet";
-        /// The spec breaks a rule that the API server did not keep.
+        NOT_IMPLEMENTED = "NotImplemented";
+        /// The spec breaks a rule that the API server did not enforce.
         INVALID_SPEC = "InvalidSpec";
 
-        // How the cluster is.
-        NOT_FORMED_YET = "NotFormedYet";
-        ALL_MEMBERS_SERVE = "AllMembersServe";
+        // The state of the cluster.
+        NOT_BOOTSTRAPPED = "NotBootstrapped";
+        ALL_MEMBERS_SERVING = "AllMembersServing";
         MEMBERS_NOT_SERVING = "MembersNotServing";
-        /// The members are not yet those that are wanted.
+        /// The members are not yet those that the spec asks for.
         SCALING = "Scaling";
         STOPPING = "Stopping";
         STOPPED = "Stopped";
         DELETING = "Deleting";
-        QUORUM_SERVES = "QuorumServes";
+        /// The spec was edited, and members still run with previous values.
+        NOT_ROLLED_OUT = "NotRolledOut";
+        QUORUM_AVAILABLE = "QuorumAvailable";
         QUORUM_LOST = "QuorumLost";
-        PODS_CANNOT_START = "PodsCannotStart";
-        STEP_UNDER_WAY = "StepUnderWay";
-        /// The last step failed and is tried again.
+        /// No member responds; whether they serve each other is not known.
+        MEMBERS_UNREACHABLE = "MembersUnreachable";
+        /// etcd has raised an alarm and rejects requests.
+        ALARM_ACTIVE = "AlarmActive";
+        /// A Service, the PodDisruptionBudget or a message to an agent cannot be written.
+        WRITE_FAILED = "WriteFailed";
+        WORKER_PANICKED = "WorkerPanicked";
+        PROGRESSING = "Progressing";
+        /// The last step failed and is retried.
         STEP_FAILED = "StepFailed";
-        NOTHING_TO_DO = "NothingToDo";
-        NOTHING_REFUSED = "NothingRefused";
+        UP_TO_DATE = "UpToDate";
+        NOT_STALLED = "NotStalled";
 
-        // What is awaited.
+        // What the operator waits for.
         PAUSED = "Paused";
-        FORMING = "Forming";
-        /// No member answers; whether they serve each other is not known.
-        NO_ANSWER = "NoAnswer";
-        POD_NOT_READY = "PodNotReady";
+        BOOTSTRAPPING = "Bootstrapping";
+        NO_LEADER = "NoLeader";
+        POD_MISSING = "PodMissing";
+        POD_CREATION_FAILED = "PodCreationFailed";
+        POD_TERMINATING = "PodTerminating";
+        POD_UNSCHEDULABLE = "PodUnschedulable";
+        POD_START_FAILED = "PodStartFailed";
+        POD_STARTING = "PodStarting";
+        VOLUME_PENDING = "VolumePending";
+        ADDRESS_NOT_PUBLISHED = "AddressNotPublished";
+        PREVIOUS_MEMBER_RUNNING = "PreviousMemberRunning";
+        BOOTSTRAP_RESULT_PENDING = "BootstrapResultPending";
         CATCHING_UP = "CatchingUp";
-        STARTING = "Starting";
+        MEMBER_STARTING = "MemberStarting";
         TOO_FEW_VOTERS = "TooFewVoters";
-        /// etcd does not take the next step yet.
-        AWAITING_ETCD = "AwaitingEtcd";
+        /// etcd rejects the next step for now.
+        STEP_REJECTED = "StepRejected";
         AWAITING_RECOVERY = "AwaitingRecovery";
         INSPECTING_VOLUMES = "InspectingVolumes";
         COMPARING_DATA = "ComparingData";
-        PODS_ENDING = "PodsEnding";
-        VOLUMES_GOING = "VolumesGoing";
-        /// What a former cluster of the same name left.
-        LEFTOVERS_GOING = "LeftoversGoing";
-        NAMESPACE_ENDING = "NamespaceEnding";
+        PODS_TERMINATING = "PodsTerminating";
+        VOLUMES_TERMINATING = "VolumesTerminating";
+        /// Objects of a previous cluster of the same name.
+        PREVIOUS_OBJECTS_TERMINATING = "PreviousObjectsTerminating";
+        NAMESPACE_TERMINATING = "NamespaceTerminating";
 
-        // What is refused.
+        // What the operator refuses.
         FOREIGN_VOLUMES = "ForeignVolumes";
-        FORMATION_FAILED = "FormationFailed";
+        BOOTSTRAP_FAILED = "BootstrapFailed";
         UNKNOWN_MEMBER = "UnknownMember";
-        FOREIGN_CLUSTER = "ForeignCluster";
-        QUORUM_WOULD_BE_LOST = "QuorumWouldBeLost";
+        CLUSTER_ID_MISMATCH = "ClusterIDMismatch";
+        QUORUM_AT_RISK = "QuorumAtRisk";
         LAST_VOTER = "LastVoter";
         DATA_LOST = "DataLost";
-        STOP_NEEDS_QUORUM = "StopNeedsQuorum";
+        QUORUM_REQUIRED = "QuorumRequired";
         NO_SUCCESSOR = "NoSuccessor";
-        HASHES_DIFFER = "HashesDiffer";
+        DATA_MISMATCH = "DataMismatch";
 
-        // What is noticed.
+        // What deserves attention.
         TLS_NOT_IN_EFFECT = "TLSNotInEffect";
-        NO_EFFECT_YET = "NoEffectYet";
-        NOT_ROLLED_OUT = "NotRolledOut";
-        EVEN_SIZE = "EvenSize";
         KNOWN_DEFECTS = "KnownDefects";
-        UNTESTED_VERSION = "UntestedVersion";
         VOLUME_BELOW_QUOTA = "VolumeBelowQuota";
-        NO_MEMBER_TO_SPARE = "NoMemberToSpare";
+        UNTESTED_VERSION = "UntestedVersion";
+        NO_EFFECT = "NoEffect";
+        EVEN_SIZE = "EvenSize";
+        NO_SPARE_MEMBER = "NoSpareMember";
     }
 }
 
-/// Reasons of events, beside those of conditions that turn.
+/// Reasons of events, beside those of conditions that change.
 pub mod event {
     words! {
         BOOTSTRAP_PREPARED = "BootstrapPrepared";
-        BOOTSTRAP_ORDERED = "BootstrapOrdered";
+        BOOTSTRAP_ALLOWED = "BootstrapAllowed";
         BOOTSTRAP_FINISHED = "BootstrapFinished";
-        BOOTSTRAP_WITHDRAWN = "BootstrapWithdrawn";
-        CLUSTER_FORMED = "ClusterFormed";
+        BOOTSTRAP_CANCELLED = "BootstrapCancelled";
+        CLUSTER_BOOTSTRAPPED = "ClusterBootstrapped";
         PODS_CREATED = "PodsCreated";
         PODS_REMOVED = "PodsRemoved";
         POD_DELETED = "PodDeleted";
@@ -118,10 +135,10 @@ pub mod event {
         LEADER_MOVED = "LeaderMoved";
         VOLUME_ADOPTED = "VolumeAdopted";
         VOLUME_DELETED = "VolumeDeleted";
-        RELEASED = "Released";
+        CLUSTER_DELETED = "ClusterDeleted";
         RUNNING = "Running";
         STOPPED = "Stopped";
-        QUORUM_REGAINED = "QuorumRegained";
+        QUORUM_RECOVERED = "QuorumRecovered";
         PAUSED = "Paused";
         RESUMED = "Resumed";
     }

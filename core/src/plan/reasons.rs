@@ -1,4 +1,4 @@
-//! One word for everything that is awaited or refused: conditions, events, log and metrics share it.
+//! One word for everything that is awaited or refused: conditions, events, logs and metrics share it.
 
 use super::{Refusal, WaitingOn};
 use crate::names::reason;
@@ -7,17 +7,18 @@ impl WaitingOn {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Unpause => reason::PAUSED,
-            Self::Formation { .. } => reason::FORMING,
-            Self::Etcd { .. } => reason::NO_ANSWER,
-            Self::Pod { .. } => reason::POD_NOT_READY,
+            Self::Formation { .. } => reason::BOOTSTRAPPING,
+            Self::Quorum { .. } => reason::MEMBERS_UNREACHABLE,
+            Self::Leader => reason::NO_LEADER,
+            Self::Pod { cause, .. } => cause.reason(),
             Self::CatchUp { .. } => reason::CATCHING_UP,
-            Self::Start { .. } => reason::STARTING,
+            Self::Start { .. } => reason::MEMBER_STARTING,
             Self::Voters { .. } => reason::TOO_FEW_VOTERS,
             Self::Recovery { .. } => reason::AWAITING_RECOVERY,
             Self::Volumes { .. } => reason::INSPECTING_VOLUMES,
             Self::Hashes { .. } => reason::COMPARING_DATA,
-            Self::PodsGone { .. } => reason::PODS_ENDING,
-            Self::ClaimsGone { .. } => reason::VOLUMES_GOING,
+            Self::PodsGone { .. } => reason::PODS_TERMINATING,
+            Self::ClaimsGone { .. } => reason::VOLUMES_TERMINATING,
         }
     }
 }
@@ -26,15 +27,15 @@ impl Refusal {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::ForeignVolumes { .. } => reason::FOREIGN_VOLUMES,
-            Self::FormationFailed { .. } => reason::FORMATION_FAILED,
+            Self::FormationFailed { .. } => reason::BOOTSTRAP_FAILED,
             Self::UnknownMember { .. } => reason::UNKNOWN_MEMBER,
-            Self::ForeignCluster { .. } => reason::FOREIGN_CLUSTER,
-            Self::QuorumWouldBeLost { .. } => reason::QUORUM_WOULD_BE_LOST,
+            Self::ForeignCluster { .. } => reason::CLUSTER_ID_MISMATCH,
+            Self::QuorumWouldBeLost { .. } => reason::QUORUM_AT_RISK,
             Self::LastVoter { .. } => reason::LAST_VOTER,
             Self::DataLost => reason::DATA_LOST,
-            Self::StopNeedsQuorum { .. } => reason::STOP_NEEDS_QUORUM,
+            Self::StopNeedsQuorum { .. } => reason::QUORUM_REQUIRED,
             Self::NoSuccessor { .. } => reason::NO_SUCCESSOR,
-            Self::HashesDiffer { .. } => reason::HASHES_DIFFER,
+            Self::HashesDiffer { .. } => reason::DATA_MISMATCH,
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Plans in words, for people: log, events and conditions say it like this.
+//! Plans in words, for people: logs, events and conditions all use these.
 
 use std::fmt;
 
 use super::{Action, Plan, Refusal, WaitingOn};
 use crate::names::{ADOPT_ANNOTATION, Names};
-use crate::observed::{MemberId, Observed, Ordinal};
+use crate::observed::{MemberId, Observed, Ordinal, Unanswered};
 
 /// One line for each thing that is done, awaited or refused.
 impl fmt::Display for Plan {
@@ -39,7 +39,7 @@ impl fmt::Display for Refusal {
 pub enum Terms<'a> {
     /// As decisions know them: shorter, and exact.
     Numbers,
-    /// As users know them. Numbers that change at every look are rounded, so that the text stays the same.
+    /// As users know them. Numbers that change with every observation are rounded, so that the text stays the same.
     Names { names: &'a Names, seen: &'a Observed },
 }
 
@@ -48,16 +48,18 @@ impl Terms<'_> {
         match action {
             Action::AddFinalizer => "add the finalizer".into(),
             Action::RemoveFinalizer => "remove the finalizer".into(),
-            Action::RecordFormed { cluster } => format!("record that cluster {cluster} has formed"),
-            Action::CreateOrder { size } => format!("make a bootstrap order for {size} pods"),
-            Action::ArmOrder { uid: _ } => "arm the bootstrap order".into(),
-            Action::DeleteOrder { uid: _ } => "delete the bootstrap order".into(),
-            Action::SetReplicas { replicas } => format!("set the number of pods to {replicas}"),
+            Action::RecordFormed { cluster } => {
+                format!("record that the cluster has bootstrapped as {cluster}")
+            }
+            Action::CreateOrder { size } => format!("prepare the bootstrap of {size} pods"),
+            Action::ArmOrder { uid: _ } => "allow the pods to bootstrap".into(),
+            Action::DeleteOrder { uid: _ } => "end the bootstrap".into(),
+            Action::SetReplicas { replicas } => format!("scale the StatefulSet to {replicas} pods"),
             Action::LabelClaim { ordinal, uid: _, member } => {
-                format!("label {} as that of member {member}", self.volume(*ordinal))
+                format!("label {} with its member {member}", self.volume(*ordinal))
             }
             Action::DeleteClaim { ordinal, uid: _ } => format!("delete {}", self.volume(*ordinal)),
-            Action::AdoptClaim { ordinal, uid: _ } => format!("take over {}", self.volume(*ordinal)),
+            Action::AdoptClaim { ordinal, uid: _ } => format!("adopt {}", self.volume(*ordinal)),
             Action::DeletePod { ordinal, uid: _ } => format!("delete {}", self.pod(*ordinal)),
             Action::DeleteSet { uid: _ } => "delete the StatefulSet".into(),
             Action::AddLearner { ordinal, cluster: _ } => format!("add {} as a learner", self.pod(*ordinal)),
@@ -73,32 +75,35 @@ impl Terms<'_> {
 
     pub fn awaited(self, awaited: &WaitingOn) -> String {
         match awaited {
-            WaitingOn::Unpause => "spec.paused to be taken back".into(),
+            WaitingOn::Unpause => "spec.paused to be set to false".into(),
             WaitingOn::Formation { missing } => {
-                format!("the cluster to form; not yet there: {}", self.pods(missing))
+                format!("the cluster to bootstrap; etcd not started yet in: {}", self.pods(missing))
             }
-            WaitingOn::Etcd { reason } => format!("etcd to answer: {reason}"),
-            WaitingOn::Pod { ordinal, reason } => format!("{}: {reason}", self.pod(*ordinal)),
+            WaitingOn::Quorum { cause } => format!("a quorum to respond: {}", unanswered(cause)),
+            WaitingOn::Leader => "a leader to be elected".into(),
+            WaitingOn::Pod { ordinal, cause } => format!("{}: {}", self.pod(*ordinal), cause.text()),
             WaitingOn::CatchUp { ordinal, behind: Some(behind) } => {
                 format!("learner {} to catch up: {}", self.bare(*ordinal), self.behind(*behind))
             }
             WaitingOn::CatchUp { ordinal, behind: None } => {
-                format!("learner {} to say how far it is", self.bare(*ordinal))
+                format!("learner {} to report its applied index", self.bare(*ordinal))
             }
             WaitingOn::Start { ordinal } => format!("member {} to start", self.bare(*ordinal)),
             WaitingOn::Voters { serving, needed } => {
-                format!("more voters to serve before etcd takes a new member: {serving} of {needed}")
+                format!("more voters to serve before etcd accepts a new member: {serving} of {needed}")
             }
             WaitingOn::Recovery { ordinal, member } => {
-                format!("member {member} ({}) to come back before it is replaced", self.pod(*ordinal))
+                format!("member {member} ({}) to return before the operator replaces it", self.pod(*ordinal))
             }
             WaitingOn::Volumes { ordinals } => format!(
-                "pods {} to look into their volumes: whether the cluster formed is not certain without them",
+                "the agents to inspect the volumes of {}: they show whether bootstrap completed",
                 self.pods(ordinals)
             ),
-            WaitingOn::Hashes { missing } => format!("the hash of the data of {}", self.members(missing)),
-            WaitingOn::PodsGone { ordinals } => format!("pods to end: {}", self.pods(ordinals)),
-            WaitingOn::ClaimsGone { ordinals } => format!("volumes to go: {}", self.volumes(ordinals)),
+            WaitingOn::Hashes { missing } => format!("data hash from {}", self.members(missing)),
+            WaitingOn::PodsGone { ordinals } => format!("pods to terminate: {}", self.pods(ordinals)),
+            WaitingOn::ClaimsGone { ordinals } => {
+                format!("volumes to be deleted: {}", self.volumes(ordinals))
+            }
         }
     }
 
@@ -110,42 +115,49 @@ impl Terms<'_> {
                     true => format!(
                         "delete them, or adopt them with the annotation {ADOPT_ANNOTATION}={cluster_uid}"
                     ),
-                    false => "delete them; adopting is for a cluster that has nothing of its own yet".into(),
+                    false => "delete them; a cluster that already has data cannot adopt volumes".into(),
                 };
                 format!(
-                    "volumes {volumes} belong to a former cluster of this name (UID {cluster_uid}): {way_out}"
+                    "volumes {volumes} belong to a previous cluster of this name (UID {cluster_uid}): {way_out}"
                 )
             }
             Refusal::FormationFailed { ordinals } => format!(
-                "etcd was started in pods {} and left no data there, and without them no cluster forms: see why \
-                 with kubectl logs --previous; if nobody needs what other volumes hold, delete this cluster with all of \
-                 them, and create it again",
+                "etcd exited before writing data in {}, so bootstrap cannot complete: see kubectl logs --previous; \
+                 if the other volumes hold no data you need, delete the cluster with its volumes and create it again",
                 self.pods(ordinals)
             ),
             Refusal::UnknownMember { member } => format!(
-                "etcd lists a member {member} that is none of ours: remove it with etcdctl if nobody needs it"
+                "etcd lists member {member}, which matches no pod of this cluster: run etcdctl member remove {member} \
+                 if it is not needed"
             ),
             Refusal::ForeignCluster { expected, found } => {
-                format!("etcd answers as cluster {found}, but this cluster formed as {expected}")
+                format!(
+                    "etcd responds as cluster {found}, but this cluster bootstrapped as {expected}: the volumes were \
+                     probably swapped, put the original volumes back"
+                )
             }
             Refusal::QuorumWouldBeLost { member, serving_after, quorum_after } => format!(
-                "without member {} only {serving_after} voters would serve and {quorum_after} are needed: \
-                 bring another member back first",
+                "removing member {} would leave {serving_after} serving voters and quorum needs {quorum_after}: \
+                 restore another member first",
                 self.member(*member)
             ),
-            Refusal::LastVoter { member } => format!("member {} is the last voter", self.member(*member)),
-            Refusal::DataLost => {
-                "all volumes of this cluster are gone: restore a backup into a new cluster".into()
+            Refusal::LastVoter { member } => {
+                format!("member {} is the last voter and cannot be removed", self.member(*member))
             }
-            Refusal::StopNeedsQuorum { reason } => format!(
-                "stopping needs a quorum that answers ({reason}): bring members back, or delete the cluster"
+            Refusal::DataLost => {
+                "no volume of this cluster holds data any more: restore a backup into a new cluster".into()
+            }
+            Refusal::StopNeedsQuorum { cause } => format!(
+                "stopping needs a quorum, to keep the newest data ({}): restore members, or delete the cluster",
+                unanswered(cause)
             ),
             Refusal::NoSuccessor { leader } => format!(
-                "no other voter serves, so leadership cannot move away from member {}",
+                "no other voter serves, so leadership cannot move from member {}: restore another member first",
                 self.member(*leader)
             ),
             Refusal::HashesDiffer { members } => format!(
-                "members {} hold different data: remove the wrong ones with etcdctl, or stop with RetainAll",
+                "members {} hold different data: remove the wrong ones with etcdctl member remove, or set \
+                 spec.storage.onStop to RetainAll",
                 self.members(members)
             ),
         }
@@ -206,6 +218,16 @@ impl Terms<'_> {
 
     fn members(self, members: &[MemberId]) -> String {
         list(members, |&id| self.member(id))
+    }
+}
+
+/// Why a quorum did not respond.
+fn unanswered(cause: &Unanswered) -> String {
+    match cause {
+        Unanswered::Unreachable(error) => error.clone(),
+        Unanswered::AgentWaiting(what) => format!("etcd not started, its agent waits for {what}"),
+        Unanswered::NoMember => "no member responds".into(),
+        Unanswered::NoLinearizableRead => "no member serves linearizable reads".into(),
     }
 }
 

@@ -1,11 +1,13 @@
 //! Every member that etcd lists, and every pod that waits to become one.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
 use super::view::{Quorum, View};
 use crate::api::{Health, MemberStatus, Role};
-use crate::observed::{Answer, Member, MemberId, Members, Ordinal, Process, Seen, Start};
-use crate::plan::WaitingOn;
+use crate::observed::{Answer, Blocked, Member, MemberId, Members, Ordinal, Process, Seen, Start};
+use crate::plan::{PodCause, WaitingOn};
 
-/// By ordinal, numerically: as text, pod 10 comes before pod 9. Strangers come last.
+/// By ordinal, numerically: as text, pod 10 comes before pod 9. Members without a pod of ours come last.
 pub(super) fn members(view: &View<'_>) -> Vec<MemberStatus> {
     let mut found = match view.members() {
         Some(members) => listed(view, members),
@@ -13,24 +15,20 @@ pub(super) fn members(view: &View<'_>) -> Vec<MemberStatus> {
         None => last_known(view),
     };
     let named: Vec<_> = found.iter().filter_map(|(ordinal, _)| *ordinal).collect();
-    let wanted = view.round.intent.size;
-    let next_step = |ordinal: Ordinal, process: &Process| match view.quorum {
-        _ if *process == Process::DataLost => coming_back(view, ordinal),
-        Quorum::NotYet => "the cluster to form".into(),
-        Quorum::Stopped | Quorum::Serves | Quorum::Unclear { .. } | Quorum::Lost { .. } => {
-            "to be added to the cluster".into()
-        }
-    };
+    let wanted = view.round.goal.size;
     let others = view
         .seen()
         .pods
         .iter()
         .filter(|(ordinal, pod)| !named.contains(ordinal) && !pod.terminating && ordinal.0 < wanted);
     found.extend(others.map(|(&ordinal, pod)| {
+        let Progress { reason, waiting_for } = Progress::of_pod(view, ordinal);
+        let name = Some(view.round.names.pod(ordinal));
         let status = MemberStatus {
-            name: Some(view.round.names.pod(ordinal)),
+            name,
             health: health_of(&pod.etcd),
-            waiting_for: waiting_for(view, ordinal).or_else(|| Some(next_step(ordinal, &pod.etcd))),
+            reason,
+            waiting_for,
             ..MemberStatus::default()
         };
         (Some(ordinal), status)
@@ -43,10 +41,16 @@ type Placed = (Option<Ordinal>, MemberStatus);
 
 fn listed(view: &View<'_>, members: &Members) -> Vec<Placed> {
     let ready = view.ready();
-    let deleting = view.seen().cluster.deleting;
     let status = |(id, member): (MemberId, &Member)| {
         let names = view.round.names;
         let ordinal = member.ordinal;
+        let Progress { reason, waiting_for } = match ordinal {
+            _ if view.seen().cluster.deleting => Progress::default(),
+            _ if ready.contains(&id) => Progress { reason: alarm(view, id), waiting_for: None },
+            Some(ordinal) => Progress::of_member(view, members, ordinal, id, member),
+            None => Progress::default(),
+        };
+        let ready = ready.contains(&id);
         let status = MemberStatus {
             name: ordinal.map(|ordinal| names.pod(ordinal)),
             id: Some(id.to_string()),
@@ -54,53 +58,189 @@ fn listed(view: &View<'_>, members: &Members) -> Vec<Placed> {
             client_url: ordinal
                 .filter(|_| member.start == Start::Published)
                 .map(|ordinal| names.client_url(ordinal)),
-            ready: ready.contains(&id),
+            ready,
+            last_transition_time: Some(since(view, &id.to_string(), ready)),
             role: role(members, id, member),
             health: health(view, members, id, member),
             version: answer_of(view, members, id).and_then(|answer| Some(answer.version?.to_string())),
-            waiting_for: ordinal
-                .filter(|_| !ready.contains(&id) && !deleting)
-                .map(|it| lacks(view, members, it, id, member)),
+            reason,
+            waiting_for,
         };
         (ordinal, status)
     };
     members.by_ordinal().into_iter().map(status).collect()
 }
 
-fn lacks(view: &View<'_>, members: &Members, ordinal: Ordinal, id: MemberId, member: &Member) -> String {
-    waiting_for(view, ordinal).unwrap_or_else(|| match answer_of(view, members, id) {
-        Some(_) if member.learner => "its promotion to a voter".into(),
-        Some(_) => "etcd to serve linearizable reads".into(),
-        None => coming_back(view, ordinal),
-    })
-}
-
-/// Nobody says who leads, serves or runs what; only who was a learner is still of use.
+/// Which member leads, serves or runs what is not known; only which were learners is still of use.
 fn last_known(view: &View<'_>) -> Vec<Placed> {
-    let kept = view.before.members.iter().filter(|member| member.id.is_some());
-    kept.map(|member| {
+    let kept = view.before.members.iter().filter_map(|member| Some((member, member.id.as_deref()?)));
+    kept.map(|(member, id)| {
         let ordinal = member.name.as_deref().and_then(|name| view.round.names.ordinal_of_pod(name));
-        let lacks = |ordinal| waiting_for(view, ordinal).unwrap_or_else(|| coming_back(view, ordinal));
-        let ends = view.seen().cluster.deleting;
-        let waiting_for = ordinal.filter(|_| !ends).map(lacks);
-        let answers = view.seen().etcd.answers.values().filter_map(Seen::known);
-        let own = answers.filter(|it| !it.linearizable).find(|it| Some(it.member.to_string()) == member.id);
-        let health = if own.is_some() { Health::Unhealthy } else { Health::Unknown };
-        (ordinal, MemberStatus { waiting_for, health, ..unseen(member) })
+        let mut answers = view.seen().etcd.answers.values().filter_map(Seen::known);
+        let own = answers.find(|it| !it.linearizable && it.member.to_string() == id);
+        let Progress { reason, waiting_for } = match ordinal {
+            Some(ordinal) if !view.seen().cluster.deleting => Progress::of_unlisted(view, ordinal, own),
+            Some(_) | None => Progress::default(),
+        };
+        let status = MemberStatus {
+            ready: false,
+            last_transition_time: Some(since(view, id, false)),
+            role: member.role.filter(|role| *role == Role::Learner),
+            health: if own.is_some() { Health::Unhealthy } else { Health::Unknown },
+            version: None,
+            reason,
+            waiting_for,
+            ..member.clone()
+        };
+        (ordinal, status)
     })
     .collect()
 }
 
-/// A member that was not asked, or did not answer.
-pub(super) fn unseen(member: &MemberStatus) -> MemberStatus {
-    MemberStatus {
-        ready: false,
-        role: member.role.filter(|role| *role == Role::Learner),
-        health: Health::Unknown,
-        version: None,
-        waiting_for: None,
-        ..member.clone()
+/// When `ready` took the value that it has.
+fn since(view: &View<'_>, id: &str, ready: bool) -> Time {
+    let before = view.before.members.iter().find(|it| it.id.as_deref() == Some(id) && it.ready == ready);
+    before.and_then(|it| it.last_transition_time.clone()).unwrap_or(Time(view.seen().now))
+}
+
+/// Why a member or pod does not serve, and what it waits for.
+#[derive(Default)]
+struct Progress {
+    reason: Option<String>,
+    waiting_for: Option<String>,
+}
+
+impl Progress {
+    fn new(reason: Option<&str>, waiting_for: &str) -> Self {
+        Self { reason: reason.map(Into::into), waiting_for: Some(waiting_for.into()) }
     }
+
+    fn of_cause(view: &View<'_>, cause: &PodCause) -> Self {
+        let awaited = match cause {
+            PodCause::Missing | PodCause::Rejected(_) => "its pod to be created",
+            PodCause::Terminating => "its pod to return",
+            PodCause::Blocked(Blocked::Unschedulable(_)) => "a node that takes its pod",
+            PodCause::Blocked(Blocked::Container { .. } | Blocked::SlowCreation) | PodCause::Creating => {
+                "its containers to start"
+            }
+            PodCause::Crashing(_) => "etcd to keep running",
+            PodCause::DataLost if view.members().is_some() => "its replacement",
+            PodCause::DataLost => "a quorum, to be replaced",
+            PodCause::NotStarted => "etcd to start",
+            PodCause::VolumePending => "a new volume",
+            PodCause::AddressNotPublished => "the peer Service to list its address",
+            PodCause::PreviousMemberRunning => "the previous etcd process to exit",
+            PodCause::BootstrapResultPending => "the bootstrap result",
+        };
+        let reason = match cause {
+            PodCause::Rejected(_)
+            | PodCause::Terminating
+            | PodCause::Blocked(_)
+            | PodCause::Crashing(_)
+            | PodCause::DataLost => Some(cause.text()),
+            PodCause::Missing
+            | PodCause::Creating
+            | PodCause::NotStarted
+            | PodCause::VolumePending
+            | PodCause::AddressNotPublished
+            | PodCause::PreviousMemberRunning
+            | PodCause::BootstrapResultPending => None,
+        };
+        Self { reason, waiting_for: Some(awaited.into()) }
+    }
+
+    /// A pod that etcd does not list.
+    fn of_pod(view: &View<'_>, ordinal: Ordinal) -> Self {
+        let cause = PodCause::of(view.seen(), ordinal).filter(|it| *it != PodCause::NotStarted);
+        let next = match view.quorum {
+            Quorum::NotYet => "the cluster to bootstrap",
+            Quorum::Stopped | Quorum::Serves | Quorum::Unclear { .. } | Quorum::Lost { .. } => {
+                "the operator to add it as a learner"
+            }
+        };
+        let known = cause.map(|cause| Self::of_cause(view, &cause));
+        known.or_else(|| Self::of_plan(view, ordinal)).unwrap_or_else(|| Self::new(None, next))
+    }
+
+    /// A member that etcd lists and that is not a serving voter.
+    fn of_member(
+        view: &View<'_>,
+        members: &Members,
+        ordinal: Ordinal,
+        id: MemberId,
+        member: &Member,
+    ) -> Self {
+        if let Some(answer) = answer_of(view, members, id) {
+            let planned = Self::of_plan(view, ordinal);
+            return planned.unwrap_or_else(|| match (member.learner, answer.leader) {
+                (true, _) => Self::new(None, "its promotion to a voter"),
+                (false, None) => Self::new(Some("no leader"), "a leader to be elected"),
+                (false, Some(_)) => {
+                    Self::new(Some("linearizable reads fail"), "etcd to serve linearizable reads")
+                }
+            });
+        }
+        Self::of_silent(view, ordinal)
+    }
+
+    /// A member of the last list, while no list can be had.
+    fn of_unlisted(view: &View<'_>, ordinal: Ordinal, own: Option<&Answer>) -> Self {
+        match own {
+            Some(answer) if answer.leader.is_none() => Self::new(Some("no leader"), "a leader to be elected"),
+            Some(_) => Self::new(Some("linearizable reads fail"), "etcd to serve linearizable reads"),
+            None => Self::of_silent(view, ordinal),
+        }
+    }
+
+    /// What its pod lacks comes first: the plan may wait for more than one thing.
+    fn of_silent(view: &View<'_>, ordinal: Ordinal) -> Self {
+        let cause = PodCause::of(view.seen(), ordinal);
+        match cause {
+            Some(PodCause::NotStarted) | None => Self::of_plan(view, ordinal),
+            Some(cause) => Some(Self::of_cause(view, &cause)),
+        }
+        .unwrap_or_else(|| match PodCause::of(view.seen(), ordinal) {
+            Some(_) => Self::new(None, "etcd to start"),
+            None => Self::new(Some("no response from etcd"), "a response from etcd"),
+        })
+    }
+
+    fn of_plan(view: &View<'_>, ordinal: Ordinal) -> Option<Self> {
+        view.round.plan.waiting.iter().find_map(|awaited| match awaited {
+            WaitingOn::Pod { ordinal: at, cause } => (*at == ordinal).then(|| Self::of_cause(view, cause)),
+            WaitingOn::CatchUp { ordinal: at, behind } => {
+                let behind = behind.map_or("applied index unknown".into(), |it| view.terms().behind(it));
+                (*at == ordinal).then(|| Self::new(None, &format!("the leader's data: {behind}")))
+            }
+            WaitingOn::Start { ordinal: at } => (*at == ordinal).then(|| Self::new(None, "etcd to start")),
+            WaitingOn::Recovery { ordinal: at, .. } => (*at == ordinal).then(|| {
+                Self::new(
+                    Some("no response from etcd"),
+                    "a response from etcd, before the operator replaces it",
+                )
+            }),
+            WaitingOn::Formation { missing } => {
+                missing.contains(&ordinal).then(|| Self::new(None, "the cluster to bootstrap"))
+            }
+            WaitingOn::Volumes { ordinals } => {
+                ordinals.contains(&ordinal).then(|| Self::new(None, "its agent to inspect the volume"))
+            }
+            WaitingOn::Unpause
+            | WaitingOn::Quorum { .. }
+            | WaitingOn::Leader
+            | WaitingOn::Voters { .. }
+            | WaitingOn::Hashes { .. }
+            | WaitingOn::PodsGone { .. }
+            | WaitingOn::ClaimsGone { .. } => None,
+        })
+    }
+}
+
+/// What this member has raised.
+fn alarm(view: &View<'_>, id: MemberId) -> Option<String> {
+    let alarms = view.seen().alarms();
+    let own: Vec<_> = alarms.iter().filter(|it| it.member == id).map(|it| it.kind.as_str()).collect();
+    (!own.is_empty()).then(|| format!("alarm {}", own.join(", ")))
 }
 
 fn role(members: &Members, id: MemberId, member: &Member) -> Option<Role> {
@@ -116,7 +256,7 @@ fn answer_of<'a>(view: &View<'a>, members: &Members, id: MemberId) -> Option<&'a
     view.seen().answer_of(id).filter(|answer| answer.cluster == members.cluster)
 }
 
-/// A learner serves no linearizable reads; that it answers and follows a leader is all that it can show.
+/// A learner serves no linearizable reads; that it responds and follows a leader is all that it can show.
 fn health(view: &View<'_>, members: &Members, id: MemberId, member: &Member) -> Health {
     let pod = member.ordinal.and_then(|ordinal| view.seen().pods.get(&ordinal));
     match answer_of(view, members, id) {
@@ -127,7 +267,7 @@ fn health(view: &View<'_>, members: &Members, id: MemberId, member: &Member) -> 
     }
 }
 
-/// What a pod tells of an etcd that does not.
+/// What a pod tells of an etcd that does not respond.
 fn health_of(process: &Process) -> Health {
     match process {
         Process::Failing(_) | Process::DataLost => Health::Unhealthy,
@@ -137,49 +277,4 @@ fn health_of(process: &Process) -> Health {
         | Process::Forming
         | Process::Started => Health::Unknown,
     }
-}
-
-/// What its pod lacks comes first: the plan may wait for more than one thing.
-fn waiting_for(view: &View<'_>, ordinal: Ordinal) -> Option<String> {
-    let pod = view.seen().pods.get(&ordinal);
-    if let Some(Process::CannotStart(reason) | Process::Failing(reason)) = pod.map(|pod| &pod.etcd) {
-        return Some(reason.clone());
-    }
-    view.round.plan.waiting.iter().find_map(|awaited| match awaited {
-        WaitingOn::Pod { ordinal: at, reason } => (*at == ordinal).then(|| reason.clone()),
-        WaitingOn::CatchUp { ordinal: at, behind } => {
-            let behind = behind.map_or("it does not say how far it is".into(), |it| view.terms().behind(it));
-            (*at == ordinal).then(|| format!("the rest of the data: {behind}"))
-        }
-        WaitingOn::Start { ordinal: at } => (*at == ordinal).then(|| "etcd to start".into()),
-        WaitingOn::Recovery { ordinal: at, .. } => {
-            (*at == ordinal).then(|| "an answer from etcd, before it is replaced".into())
-        }
-        WaitingOn::Formation { missing } => missing.contains(&ordinal).then(|| "the cluster to form".into()),
-        WaitingOn::Volumes { ordinals } => {
-            ordinals.contains(&ordinal).then(|| "a look into its volume".into())
-        }
-        WaitingOn::Unpause
-        | WaitingOn::Etcd { .. }
-        | WaitingOn::Voters { .. }
-        | WaitingOn::Hashes { .. }
-        | WaitingOn::PodsGone { .. }
-        | WaitingOn::ClaimsGone { .. } => None,
-    })
-}
-
-/// What can be told of a silent member from its pod alone.
-fn coming_back(view: &View<'_>, ordinal: Ordinal) -> String {
-    let replaced = view.members().is_some();
-    let text = match view.seen().pods.get(&ordinal) {
-        None => "its pod to come back",
-        Some(pod) if pod.terminating => "its pod to come back",
-        Some(pod) => match pod.etcd {
-            Process::DataLost if replaced => "its replacement, because its data is gone",
-            Process::DataLost => "its data, which is gone",
-            Process::Beginning | Process::Waiting | Process::Forming => "etcd to start",
-            Process::Started | Process::CannotStart(_) | Process::Failing(_) => "an answer from etcd",
-        },
-    };
-    text.into()
 }

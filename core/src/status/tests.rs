@@ -3,7 +3,7 @@ use serde_json::json;
 use super::*;
 use crate::api::{EtcdBackupSpec, EtcdRestoreSpec, MemberStatus};
 use crate::decide::{Goal, decide};
-use crate::observed::{Cluster, Etcd, Seen};
+use crate::observed::{Cluster, Etcd, Seen, Unanswered};
 use crate::validate::validate;
 
 fn at(second: i64) -> Timestamp {
@@ -22,10 +22,7 @@ fn plain() -> EtcdCluster {
 
 /// A look at a cluster of which nothing is there yet.
 fn look(cluster: &EtcdCluster, now: Timestamp) -> Option<EtcdClusterStatus> {
-    let intent = match validate(cluster) {
-        Ok(intent) => intent,
-        Err(problems) => return of_cluster(cluster, Err(&problems), now),
-    };
+    let intent = validate(cluster);
     let names = Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() };
     let seen = Observed {
         now,
@@ -36,21 +33,23 @@ fn look(cluster: &EtcdCluster, now: Timestamp) -> Option<EtcdClusterStatus> {
         claims: Default::default(),
         etcd: Etcd {
             answers: Default::default(),
-            members: Seen::Unknown("nobody is there".into()),
+            members: Seen::Unknown(Unanswered::NoMember),
             silent_since: Default::default(),
         },
     };
-    let goal = Goal::from(&intent);
+    let goal = intent.as_ref().map_or_else(|_| Goal::in_effect(&cluster.spec, 0), Goal::from);
     let plan = decide(&goal, &seen);
     let round = Round {
-        intent: &intent,
+        goal: &goal,
+        spec: intent.as_ref().map_err(Vec::as_slice),
         names: &names,
         seen: &seen,
         plan: &plan,
         trouble: None,
+        failed_writes: &[],
         not_rolled_out: &[],
     };
-    of_cluster(cluster, Ok(&round), now)
+    of_cluster(cluster, &round, now)
 }
 
 fn settled() -> EtcdCluster {
@@ -60,11 +59,11 @@ fn settled() -> EtcdCluster {
 }
 
 #[test]
-fn a_backup_and_a_restore_are_told_plainly_that_nothing_will_happen() {
+fn a_backup_and_a_restore_report_that_nothing_will_happen() {
     let expected = |message: &str| {
         let condition = |type_: &str, status: &str| {
             json!({
-                "type": type_, "status": status, "reason": "NotImplementedYet", "message": message,
+                "type": type_, "status": status, "reason": "NotImplemented", "message": message,
                 "observedGeneration": 1, "lastTransitionTime": "1970-01-01T00:00:00Z",
             })
         };
@@ -79,7 +78,7 @@ fn a_backup_and_a_restore_are_told_plainly_that_nothing_will_happen() {
     let mut backup = EtcdBackup::new("b", spec);
     backup.metadata.generation = Some(1);
     backup.status = of_backup(&backup, at(0));
-    let message = "This version of the operator only accepts the object: it makes no backups yet.";
+    let message = NO_BACKUPS_YET;
     assert_eq!(serde_json::to_value(&backup.status).expect("plain data"), expected(message));
     assert_eq!(of_backup(&backup, at(60)), None);
 
@@ -88,7 +87,7 @@ fn a_backup_and_a_restore_are_told_plainly_that_nothing_will_happen() {
     let mut restore = EtcdRestore::new("r", spec);
     restore.metadata.generation = Some(1);
     restore.status = of_restore(&restore, at(0));
-    let message = "This version of the operator only accepts the object: it restores nothing yet.";
+    let message = NO_RESTORES_YET;
     assert_eq!(serde_json::to_value(&restore.status).expect("plain data"), expected(message));
     assert_eq!(of_restore(&restore, at(60)), None);
 }

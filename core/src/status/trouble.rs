@@ -1,23 +1,24 @@
-//! Why a step was not done, in the words of the status.
+//! What keeps the last step from being done, and writes that fail beside it.
 
 use crate::names::reason;
 
 /// Why the last step was not done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// For this reason. It is tried again.
+    /// For this reason. It is retried.
     Failed(String),
-    /// etcd does not take it yet, for this reason: it wants its voters to have been connected for some seconds before one
+    /// etcd rejects it for now, for this reason: it wants its voters to have been connected for some seconds before one
     /// is added, and a learner to have caught up before it votes. All is well.
     EtcdNotYet(String),
-    /// This object of a former cluster of the same name has to go first. Kubernetes collects it in its own time.
+    /// This object of a previous cluster of the same name has to be deleted first. Kubernetes collects it in its own
+    /// time.
     LeftBehind(String),
-    /// Nothing can be made in a namespace that is being deleted, and the cluster goes with it.
+    /// Nothing can be created in a namespace that is being deleted, and the cluster is deleted with it.
     NamespaceEnding,
 }
 
 impl Trouble {
-    /// Whether there is nothing wrong: somebody else has to come first.
+    /// Whether nothing is wrong: something else has to happen first.
     pub fn is_wait(&self) -> bool {
         match self {
             Self::Failed(_) => false,
@@ -28,21 +29,31 @@ impl Trouble {
     pub(super) fn reason(&self) -> &'static str {
         match self {
             Self::Failed(_) => reason::STEP_FAILED,
-            Self::EtcdNotYet(_) => reason::AWAITING_ETCD,
-            Self::LeftBehind(_) => reason::LEFTOVERS_GOING,
-            Self::NamespaceEnding => reason::NAMESPACE_ENDING,
+            Self::EtcdNotYet(_) => reason::STEP_REJECTED,
+            Self::LeftBehind(_) => reason::PREVIOUS_OBJECTS_TERMINATING,
+            Self::NamespaceEnding => reason::NAMESPACE_TERMINATING,
         }
     }
 
     /// For people.
     pub fn words(&self) -> String {
         match self {
-            Self::Failed(why) => format!("a step failed and is tried again: {why}"),
-            Self::EtcdNotYet(why) => format!("wait for etcd to accept that; it says: {why}"),
-            Self::LeftBehind(what) => format!("wait for {what} of the former cluster of this name to go"),
+            Self::Failed(why) => format!("a step failed, retrying: {why}"),
+            Self::EtcdNotYet(why) => format!("etcd rejected the step for now, retrying: {why}"),
+            Self::LeftBehind(what) => {
+                format!("waiting for {what} of the previous cluster of this name to be deleted")
+            }
             Self::NamespaceEnding => {
-                "wait for the namespace to go: nothing can be made in it any more".into()
+                "waiting for the namespace to be deleted: nothing can be created in it".into()
             }
         }
     }
+}
+
+/// A write that fails on its own, while everything else goes on. It is retried.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailedWrite {
+    /// Such as `Service kv-client`.
+    pub object: String,
+    pub error: String,
 }

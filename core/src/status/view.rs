@@ -1,5 +1,4 @@
-//! What one look means: whether a quorum serves, whether the members are those that are wanted, and what stands in
-//! the way.
+//! What one observation means: whether a quorum serves, and whether the members are those that are wanted.
 
 use std::collections::BTreeSet;
 
@@ -9,14 +8,15 @@ use super::Round;
 use super::conditions::{History, Value, find};
 use crate::api::{EtcdClusterStatus, MemberStatus, Phase, Role};
 use crate::names::{condition, reason};
-use crate::observed::{MemberId, Members, Observed, Ordinal, Process, Seen};
-use crate::plan::{Action, Refusal, Terms, WaitingOn};
+use crate::observed::{MemberId, Members, Observed, Ordinal, Seen};
+use crate::plan::{Action, PodCause, Refusal, Terms, WaitingOn};
 use crate::quorum::quorum;
+use crate::version::Version;
 
-/// How long a quorum may be away before that is called a failure: elections and restarts take a moment.
+/// How long a quorum can be missing before that is called a failure: elections and restarts take seconds.
 const PATIENCE_SECONDS: i64 = 10;
-/// How long pods may take to come up before that is called a failure: images and volumes take their time.
-const START_SECONDS: i64 = 120;
+/// How long pods can take to start before that is called a failure: images and volumes take their time.
+pub(super) const START_SECONDS: i64 = 120;
 
 pub(super) struct View<'a> {
     pub round: &'a Round<'a>,
@@ -33,11 +33,11 @@ pub(super) enum Quorum {
     /// No member is meant to run.
     Stopped,
     Serves,
-    /// Nobody serves, and nothing tells that nobody could. `long`: it takes longer than elections and restarts do.
+    /// No member serves, and it is not known that none can. `long`: it takes longer than elections and restarts do.
     Unclear {
         long: bool,
     },
-    /// It is known that too few can serve.
+    /// It is known that too few members can serve.
     Lost {
         able: usize,
         voters: usize,
@@ -61,7 +61,7 @@ impl<'a> View<'a> {
     }
 
     pub fn size(&self) -> usize {
-        usize::from(self.round.intent.size)
+        usize::from(self.round.goal.size)
     }
 
     /// What etcd lists, unless it is another cluster's list.
@@ -77,9 +77,26 @@ impl<'a> View<'a> {
         members.voters().map(|(id, _)| id).filter(|id| serving.contains(id)).collect()
     }
 
+    /// How many members exist, if that is known.
+    pub fn member_count(&self) -> Option<i32> {
+        match self.quorum {
+            Quorum::NotYet | Quorum::Stopped => Some(0),
+            Quorum::Serves | Quorum::Unclear { .. } | Quorum::Lost { .. } => {
+                self.members().map(|members| i32::try_from(members.list.len()).unwrap_or(i32::MAX))
+            }
+        }
+    }
+
+    /// Of the members that respond.
+    pub fn lowest_version(&self) -> Option<Version> {
+        let ours = self.seen().formed();
+        let answers = self.seen().etcd.answers.values().filter_map(Seen::known);
+        answers.filter(|answer| Some(answer.cluster) == ours).filter_map(|answer| answer.version).min()
+    }
+
     /// Exactly the wanted members are there as voters, as far as is known, whether they serve or not.
     pub fn is_as_wanted(&self) -> bool {
-        let size = self.round.intent.size;
+        let size = self.round.goal.size;
         let members_are = match self.members() {
             Some(members) => {
                 let wanted =
@@ -95,7 +112,7 @@ impl<'a> View<'a> {
         self.is_as_wanted() && self.ready().len() == self.size()
     }
 
-    /// Whether something is changed or awaited, beyond keeping the books.
+    /// Whether something is changed or awaited, beyond bookkeeping.
     pub fn is_under_way(&self) -> bool {
         let plan = self.round.plan;
         let keeps_books = |action: &Action| {
@@ -124,23 +141,23 @@ impl<'a> View<'a> {
     }
 
     pub fn phase(&self) -> Phase {
-        let awaits_only_etcd = self.round.plan.actions.is_empty()
-            && self
-                .round
-                .plan
-                .waiting
-                .iter()
-                .all(|it| matches!(it, WaitingOn::Etcd { .. } | WaitingOn::Unpause));
+        let awaits_only_quorum =
+            self.round.plan.actions.is_empty()
+                && self.round.plan.waiting.iter().all(|it| {
+                    matches!(it, WaitingOn::Quorum { .. } | WaitingOn::Leader | WaitingOn::Unpause)
+                });
         let creating = self.quorum == Quorum::NotYet || self.seen().order.is_some();
         if self.seen().cluster.deleting {
             Phase::Deleting
         } else if self.is_stopped() {
             Phase::Stopped
-        } else if self.stall().is_some() && !self.all_serve() {
+        } else if self.blocked().is_some() && !self.all_serve() {
+            Phase::Failed
+        } else if self.round.spec.is_err() && self.quorum == Quorum::NotYet {
             Phase::Failed
         } else if creating && self.size() > 0 && !self.all_serve() {
             Phase::Creating
-        } else if self.is_as_wanted() && (awaits_only_etcd || !self.is_under_way()) {
+        } else if self.is_as_wanted() && (awaits_only_quorum || !self.is_under_way()) {
             Phase::Running
         } else {
             Phase::Scaling
@@ -151,59 +168,12 @@ impl<'a> View<'a> {
         self.quorum == Quorum::Stopped && self.seen().pods.is_empty() && !self.is_under_way()
     }
 
-    /// Why nothing more will happen until somebody changes something, if so.
-    pub fn stall(&self) -> Option<(&'static str, String)> {
-        let refusals = &self.round.plan.refusals;
-        if self.seen().cluster.deleting {
-            return None;
-        }
-        if let Some(first) = refusals.first() {
-            let texts: Vec<_> = refusals.iter().map(|refusal| self.terms().refused(refusal)).collect();
-            return Some((first.reason(), texts.join("; ")));
-        }
-        match self.quorum {
-            Quorum::Lost { .. } => Some((reason::QUORUM_LOST, self.without_quorum())),
-            Quorum::Unclear { long: true } => Some((reason::NO_ANSWER, self.without_quorum())),
-            Quorum::NotYet => self.cannot_form(),
-            Quorum::Unclear { long: false } | Quorum::Serves | Quorum::Stopped => None,
-        }
-    }
-
-    /// What is known of a quorum that does not serve.
-    pub fn without_quorum(&self) -> String {
-        let what = match self.quorum {
-            Quorum::Lost { able, voters } if able < quorum(voters) => format!(
-                "{able} of {voters} voting members can serve and {} are needed: nothing is changed until members \
-                 come back",
-                quorum(voters)
-            ),
-            Quorum::Lost { .. } => "members answer, but find no quorum among themselves".into(),
-            Quorum::NotYet | Quorum::Stopped | Quorum::Serves | Quorum::Unclear { .. } => {
-                "no member serves a linearizable read: they are away, or the way to them is".into()
-            }
-        };
-        let known: Vec<_> = self.last_known_voters().filter_map(|(_, ordinal)| ordinal).collect();
-        let wanted = Ordinal::below(self.round.intent.size);
-        let voters = if known.is_empty() { wanted.collect() } else { known };
-        let away = voters.into_iter().filter_map(|ordinal| self.why_away(ordinal));
-        std::iter::once(what).chain(away).collect::<Vec<_>>().join("; ")
-    }
-
-    /// Why the etcd of this pod certainly does not run, if so.
-    pub fn why_away(&self, ordinal: Ordinal) -> Option<String> {
-        let name = self.round.names.pod(ordinal);
-        let why = match self.seen().pods.get(&ordinal) {
-            None => "its pod is not there",
-            Some(pod) if pod.terminating => "its pod is ending",
-            Some(pod) => match &pod.etcd {
-                Process::CannotStart(reason) | Process::Failing(reason) => reason,
-                Process::Beginning => Process::BEGINNING,
-                Process::DataLost => "its data is gone",
-                Process::Waiting | Process::Forming => "it has not started",
-                Process::Started => return None,
-            },
-        };
-        Some(format!("{name}: {why}"))
+    /// Since when a member has not served, if that is recorded.
+    pub fn not_ready_since(&self, id: MemberId) -> Option<Timestamp> {
+        let id = id.to_string();
+        let mut known = self.before.members.iter();
+        let member = known.find(|it| it.id.as_ref() == Some(&id) && !it.ready);
+        member.map_or(Some(self.seen().now), |it| it.last_transition_time.as_ref().map(|time| time.0))
     }
 
     /// Those of the last status; which pods they belong to is told by their names.
@@ -216,10 +186,11 @@ impl<'a> View<'a> {
 
     fn look_for_quorum(&self) -> Quorum {
         let seen = self.seen();
-        if self.size() == 0 && seen.replicas() == 0 {
+        let formed = seen.formed().is_some() || seen.claims_tell_of_members();
+        // While the spec is invalid, a cluster without pods may as well be one that never bootstrapped.
+        if self.size() == 0 && seen.replicas() == 0 && (formed || self.round.spec.is_ok()) {
             return Quorum::Stopped;
         }
-        let formed = seen.formed().is_some() || seen.claims_tell_of_members();
         if !formed {
             return Quorum::NotYet;
         }
@@ -227,8 +198,8 @@ impl<'a> View<'a> {
             return Quorum::Serves;
         }
         let voters: Vec<_> = self.last_known_voters().map(|(_, ordinal)| ordinal).collect();
-        let able = voters.iter().flatten().filter(|ordinal| self.why_away(**ordinal).is_none()).count();
-        // What is gone for good does not come back with patience.
+        let able = voters.iter().flatten().filter(|ordinal| PodCause::of(seen, **ordinal).is_none()).count();
+        // Lost data does not return with patience.
         let long = self.round.plan.refusals.contains(&Refusal::DataLost)
             || self.was_without_quorum()
             || self.was(condition::AVAILABLE, Value::Unknown, patience(&voters));
@@ -240,41 +211,17 @@ impl<'a> View<'a> {
         Quorum::Unclear { long }
     }
 
-    /// Once it is said, it stays said until a quorum serves, however little is known in between.
+    /// Once it is reported, it stays reported until a quorum serves, however little is known in between.
     fn was_without_quorum(&self) -> bool {
         let stalled = find(&self.before.conditions, condition::STALLED).filter(|it| it.status == "True");
         let available = find(&self.before.conditions, condition::AVAILABLE);
-        let without = [reason::QUORUM_LOST, reason::NO_ANSWER];
+        let without = [reason::QUORUM_LOST, reason::MEMBERS_UNREACHABLE];
         stalled.is_some_and(|it| without.contains(&it.reason.as_str()))
             || available.is_some_and(|it| it.reason == reason::QUORUM_LOST)
     }
 
-    /// Wanted pods that cannot start as they are, or that nobody makes.
-    pub fn hopeless(&self) -> Vec<Ordinal> {
-        let hopeless = |ordinal: &Ordinal| match self.seen().pods.get(ordinal) {
-            Some(pod) => matches!(pod.etcd, Process::CannotStart(_) | Process::Failing(_)),
-            None => ordinal.0 < self.seen().replicas(),
-        };
-        Ordinal::below(self.round.intent.size).filter(hopeless).collect()
-    }
-
-    /// So many pods are hopeless, and have had their time, that no cluster can form.
-    fn cannot_form(&self) -> Option<(&'static str, String)> {
-        let hopeless = self.hopeless();
-        let stalled = find(&self.before.conditions, condition::STALLED);
-        let said = stalled.is_some_and(|it| it.reason == reason::PODS_CANNOT_START);
-        let long = said || self.was(condition::RECONCILING, Value::True, START_SECONDS);
-        if !long || hopeless.is_empty() || self.size() - hopeless.len() >= quorum(self.size()) {
-            return None;
-        }
-        let unmade = hopeless.iter().any(|ordinal| !self.seen().pods.contains_key(ordinal));
-        let mut why: Vec<_> = hopeless.into_iter().filter_map(|ordinal| self.why_away(ordinal)).collect();
-        why.extend(unmade.then(|| "the StatefulSet's events tell why a pod cannot be made".into()));
-        Some((reason::PODS_CANNOT_START, why.join("; ")))
-    }
-
     /// Whether the condition has had this value for so long.
-    fn was(&self, type_: &str, value: Value, seconds: i64) -> bool {
+    pub fn was(&self, type_: &str, value: Value, seconds: i64) -> bool {
         let elapsed = |since: Timestamp| self.history.now.as_second() - since.as_second();
         self.history.since(type_, value).is_some_and(|since| elapsed(since) >= seconds)
     }

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use etcd_operator_core::decide::{Goal, OnDelete, OnStop};
 use etcd_operator_core::observed::{
-    Answer, Claim, Cluster, ClusterId, Etcd, Formed, Member, MemberId, Members, Observed, Order, Ordinal,
-    Pod, Process, Seen, Set, Start,
+    Alarm, Answer, Blocked, Claim, Cluster, ClusterId, Etcd, Exit, Formed, Member, MemberId, Members,
+    Observed, Order, Ordinal, Pod, Process, Seen, Set, Start, Unanswered,
 };
 use etcd_operator_core::version::Version;
 use jiff::Timestamp;
@@ -26,6 +26,7 @@ struct Slot {
     member: Option<(bool, Start, Voice)>,
     index: u64,
     hash: Option<u32>,
+    alarmed: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -45,11 +46,11 @@ enum Voice {
 
 fn slot() -> impl Strategy<Value = Slot> {
     let process = select(vec![
-        Process::CannotStart("no room".into()),
+        Process::CannotStart(Blocked::Unschedulable("no room".into())),
         Process::Waiting,
         Process::Forming,
         Process::DataLost,
-        Process::Failing("it ended".into()),
+        Process::Failing(Exit { code: 1, message: String::new() }),
         Process::Started,
         Process::Started,
     ]);
@@ -65,8 +66,16 @@ fn slot() -> impl Strategy<Value = Slot> {
         option::of((seldom, start, voice)),
         select(vec![0_u64, 4500, 5000]),
         option::weighted(0.9, select(vec![1_u32, 1, 1, 1, 2])),
+        prop::bool::weighted(0.05),
     )
-        .prop_map(|(pod, claim, member, index, hash)| Slot { pod, claim, member, index, hash })
+        .prop_map(|(pod, claim, member, index, hash, alarmed)| Slot {
+            pod,
+            claim,
+            member,
+            index,
+            hash,
+            alarmed,
+        })
 }
 
 fn goal() -> impl Strategy<Value = Goal> {
@@ -94,7 +103,8 @@ pub fn anything() -> impl Strategy<Value = (Goal, Observed)> {
             seen.cluster.finalizer = finalizer;
             seen.cluster.formed = formed.map(|since| Formed { id: ID, since: at(since) });
             seen.order = order.map(|(armed, size)| Order { uid: "order".into(), armed, size });
-            seen.set = replicas.map(|replicas| Set { uid: "set".into(), replicas });
+            seen.set =
+                replicas.map(|replicas| Set { uid: "set".into(), replicas, rejected: BTreeMap::new() });
             for (ordinal, slot) in slots.iter().enumerate() {
                 if let Some(slot) = slot {
                     fill(&mut seen, ordinal, slot);
@@ -102,7 +112,7 @@ pub fn anything() -> impl Strategy<Value = (Goal, Observed)> {
             }
             lead(&mut seen, leader.map(member_id));
             if !known {
-                seen.etcd.members = Seen::Unknown("no quorum".into());
+                seen.etcd.members = Seen::Unknown(Unanswered::NoLinearizableRead);
             }
             (goal, seen)
         },
@@ -115,7 +125,7 @@ pub fn settled() -> impl Strategy<Value = (Goal, Observed)> {
         goal.paused = false;
         let mut seen = empty();
         seen.cluster.formed = Some(Formed { id: ID, since: at(0) });
-        seen.set = Some(Set { uid: "set".into(), replicas: goal.size });
+        seen.set = Some(Set { uid: "set".into(), replicas: goal.size, rejected: BTreeMap::new() });
         for ordinal in 0..usize::from(goal.size) {
             let slot = Slot {
                 pod: Some((Process::Started, false, true)),
@@ -123,6 +133,7 @@ pub fn settled() -> impl Strategy<Value = (Goal, Observed)> {
                 member: Some((false, Start::Published, Voice::Serves)),
                 index: 5000,
                 hash: None,
+                alarmed: false,
             };
             fill(&mut seen, ordinal, &slot);
         }
@@ -153,7 +164,7 @@ fn member_id(ordinal: usize) -> MemberId {
 fn fill(seen: &mut Observed, ordinal: usize, slot: &Slot) {
     let id = member_id(ordinal);
     let ordinal = Ordinal(ordinal as u8);
-    let Slot { pod, claim, member, index, hash } = slot.clone();
+    let Slot { pod, claim, member, index, hash, alarmed } = slot.clone();
     if let Some((etcd, terminating, published)) = pod {
         seen.pods.insert(ordinal, Pod { uid: format!("pod-{ordinal}"), terminating, published, etcd });
     }
@@ -167,6 +178,8 @@ fn fill(seen: &mut Observed, ordinal: usize, slot: &Slot) {
         seen.claims.insert(ordinal, Claim { uid, terminating, cluster_uid: "uid".into(), bound, member });
     }
     let Some((learner, start, voice)) = member else { return };
+    let alarm = || Alarm { member: id, kind: "NOSPACE".into() };
+    let alarms = alarmed.then(alarm).into_iter().collect();
     let answer = Answer {
         cluster: ID,
         member: id,
@@ -176,13 +189,14 @@ fn fill(seen: &mut Observed, ordinal: usize, slot: &Slot) {
         version: Some(Version::new(3, 6, 0)),
         listed: Some(3),
         hash,
+        alarms,
     };
     match voice {
         Voice::Serves | Voice::Answers => {
             seen.etcd.answers.insert(ordinal, Seen::Known(answer));
         }
         Voice::Silent => {
-            seen.etcd.answers.insert(ordinal, Seen::Unknown("silent".into()));
+            seen.etcd.answers.insert(ordinal, Seen::Unknown(Unanswered::Unreachable("silent".into())));
         }
         Voice::LongSilent => {
             seen.etcd.silent_since.insert(id, at(0));

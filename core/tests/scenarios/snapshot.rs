@@ -1,11 +1,11 @@
 //! Reads a snapshot from its description; the words are in README.md beside this file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use etcd_operator_core::decide::{Goal, OnDelete, OnStop};
 use etcd_operator_core::observed::{
-    Answer, Claim, Cluster, ClusterId, Etcd, Formed, Member, MemberId, Members, Observed, Order, Ordinal,
-    Pod, Process, Seen, Set, Start,
+    Alarm, Answer, Blocked, Claim, Cluster, ClusterId, Etcd, Exit, Formed, Member, MemberId, Members,
+    Observed, Order, Ordinal, Pod, Process, Seen, Set, Start, Unanswered,
 };
 use etcd_operator_core::version::Version;
 use jiff::Timestamp;
@@ -28,7 +28,7 @@ pub fn read(description: &str) -> Result<(Goal, Observed)> {
 
 fn nothing() -> Observed {
     let cluster = Cluster { uid: UID.into(), deleting: false, finalizer: true, formed: None };
-    let members = Seen::Unknown("nobody serves a linearizable read".into());
+    let members = Seen::Unknown(Unanswered::NoLinearizableRead);
     Observed {
         now: at(100),
         cluster,
@@ -60,9 +60,15 @@ fn understand(words: &[&str], goal: &mut Goal, seen: &mut Observed) -> Result<()
             Ok(())
         }
         ("set", [replicas]) => {
-            seen.set = Some(Set { uid: "set-uid".into(), replicas: number(replicas)? });
+            seen.set = Some(set(number(replicas)?));
             Ok(())
         }
+        ("reject", [ordinal, rest @ ..]) => {
+            let set = seen.set.as_mut().ok_or("there is no set that could create a pod")?;
+            set.rejected.insert(Ordinal(number(ordinal)?), rest.join(" "));
+            Ok(())
+        }
+        ("alarm", [kind, id]) => raise(kind, MemberId(hexadecimal(id)?), seen),
         ("pod" | "pods", [which, rest @ ..]) => {
             range(which, 10)?.try_for_each(|ordinal| read_pod(Ordinal(ordinal as u8), rest, seen))
         }
@@ -74,7 +80,7 @@ fn understand(words: &[&str], goal: &mut Goal, seen: &mut Observed) -> Result<()
         }
         ("leader", [who]) => read_leader(who, seen),
         ("etcd", ["unknown"]) => {
-            seen.etcd.members = Seen::Unknown("nobody serves a linearizable read".into());
+            seen.etcd.members = Seen::Unknown(Unanswered::NoLinearizableRead);
             Ok(())
         }
         ("etcd", ["is", id]) => {
@@ -86,9 +92,26 @@ fn understand(words: &[&str], goal: &mut Goal, seen: &mut Observed) -> Result<()
     }
 }
 
+fn set(replicas: u8) -> Set {
+    Set { uid: "set-uid".into(), replicas, rejected: BTreeMap::new() }
+}
+
+/// Every member that answers knows it; `none` disarms all.
+fn raise(kind: &str, member: MemberId, seen: &mut Observed) -> Result<()> {
+    for answer in seen.etcd.answers.values_mut() {
+        if let Seen::Known(answer) = answer {
+            answer.alarms = match kind {
+                "none" => BTreeSet::new(),
+                kind => BTreeSet::from([Alarm { member, kind: kind.into() }]),
+            };
+        }
+    }
+    Ok(())
+}
+
 fn running(size: u8, seen: &mut Observed) -> Result<()> {
     seen.cluster.formed = Some(Formed { id: ID, since: at(0) });
-    seen.set = Some(Set { uid: "set-uid".into(), replicas: size });
+    seen.set = Some(set(size));
     for ordinal in Ordinal::below(size) {
         let member = format!("member=a{ordinal:x}", ordinal = ordinal.0);
         read_pod(ordinal, &["started"], seen)?;
@@ -144,8 +167,14 @@ fn read_pod(ordinal: Ordinal, words: &[&str], seen: &mut Observed) -> Result<()>
             "started" => pod.etcd = Process::Started,
             "data-lost" => pod.etcd = Process::DataLost,
             "beginning" => pod.etcd = Process::Beginning,
-            "cannot-start" => pod.etcd = Process::CannotStart("no node has room for it".into()),
-            "failing" => pod.etcd = Process::Failing("it ended with 2".into()),
+            "cannot-start" => {
+                pod.etcd = Process::CannotStart(Blocked::Unschedulable("0/3 nodes are available".into()));
+            }
+            "no-image" => {
+                let (reason, message) = ("ImagePullBackOff".into(), "no such image".into());
+                pod.etcd = Process::CannotStart(Blocked::Container { reason, message });
+            }
+            "failing" => pod.etcd = Process::Failing(Exit { code: 2, message: String::new() }),
             "terminating" => pod.terminating = true,
             "unpublished" => pod.published = false,
             _ => return Err(format!("{word} is not understood")),
@@ -186,6 +215,7 @@ fn read_member(id: MemberId, words: &[&str], seen: &mut Observed) -> Result<()> 
         version: Some(Version::new(3, 6, 0)),
         listed: Some(3),
         hash: Some(1),
+        alarms: BTreeSet::new(),
     };
     let (mut silent, mut unlisted) = (false, false);
     for word in words {
@@ -213,13 +243,18 @@ fn read_member(id: MemberId, words: &[&str], seen: &mut Observed) -> Result<()> 
             ("elsewhere", "") => answer.cluster = ClusterId(0xc2),
             ("index", index) => answer.applied_index = number(index)?,
             ("one-learner", "") => answer.version = Some(Version::new(3, 5, 21)),
+            ("version", version) => answer.version = Version::parse(version),
             ("hash", "none") => answer.hash = None,
             ("hash", hash) => answer.hash = Some(number(hash)?),
             _ => return Err(format!("{word} is not understood")),
         }
     }
     if let Some(ordinal) = member.ordinal {
-        let answer = if silent { Seen::Unknown("no answer".into()) } else { Seen::Known(answer) };
+        let answer = if silent {
+            Seen::Unknown(Unanswered::Unreachable("no answer".into()))
+        } else {
+            Seen::Known(answer)
+        };
         seen.etcd.answers.insert(ordinal, answer);
     }
     if !unlisted {

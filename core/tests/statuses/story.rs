@@ -7,7 +7,7 @@ use etcd_operator_core::decide::{Goal, decide};
 use etcd_operator_core::desired;
 use etcd_operator_core::events;
 use etcd_operator_core::names::Names;
-use etcd_operator_core::status::{Round, Trouble, of_cluster};
+use etcd_operator_core::status::{FailedWrite, Round, Trouble, of_cluster};
 use etcd_operator_core::validate::validate;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde_json::{Value, json};
@@ -47,6 +47,7 @@ struct Story {
     world: String,
     spec: Value,
     trouble: Option<Trouble>,
+    failed_writes: Vec<FailedWrite>,
     made_with: Option<Value>,
     generation: i64,
     status: Option<EtcdClusterStatus>,
@@ -65,6 +66,11 @@ impl Story {
             "left-behind" => self.trouble = Some(Trouble::LeftBehind(rest.to_owned())),
             "namespace-ending" => self.trouble = Some(Trouble::NamespaceEnding),
             "trouble-over" => self.trouble = None,
+            "write-failed" => {
+                let (object, error) = rest.split_once(": ").ok_or("write-failed OBJECT: ERROR")?;
+                self.failed_writes.push(FailedWrite { object: object.into(), error: error.into() });
+            }
+            "writes-succeed" => self.failed_writes.clear(),
             "made-with" => {
                 let spec = serde_json::from_str(rest).map_err(|problem| format!("{problem}, in: {line}"))?;
                 self.made_with = Some(spec);
@@ -78,13 +84,18 @@ impl Story {
     }
 
     fn look(&mut self) -> Result<String> {
-        let (goal, seen) = snapshot::read(&self.world)?;
-        let cluster = self.cluster(&goal, &self.spec, seen.cluster.deleting)?;
+        let (asked_for, seen) = snapshot::read(&self.world)?;
+        let cluster = self.cluster(&asked_for, &self.spec, seen.cluster.deleting)?;
         let names = Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() };
         let intent = validate(&cluster);
+        let goal = match &intent {
+            Ok(_) => asked_for.clone(),
+            Err(_) => Goal::in_effect(&cluster.spec, seen.replicas()),
+        };
         let not_rolled_out = match (&intent, &self.made_with) {
             (Ok(intent), Some(spec)) => {
-                let former = validate(&self.cluster(&goal, spec, false)?).map_err(|it| format!("{it:?}"))?;
+                let former =
+                    validate(&self.cluster(&asked_for, spec, false)?).map_err(|it| format!("{it:?}"))?;
                 let set =
                     |intent| desired::Desired { intent, names: &names, agent_image: "op:1" }.stateful_set(3);
                 desired::not_rolled_out(&set(&former), &set(intent))
@@ -92,19 +103,19 @@ impl Story {
             (Ok(_) | Err(_), _) => Vec::new(),
         };
         let plan = decide(&goal, &seen);
-        let trouble = self.trouble.as_ref();
-        let round = intent.as_ref().map(|intent| Round {
-            intent,
+        let round = Round {
+            goal: &goal,
+            spec: intent.as_ref().map_err(|problems| problems.as_slice()),
             names: &names,
             seen: &seen,
             plan: &plan,
-            trouble,
+            trouble: self.trouble.as_ref(),
+            failed_writes: &self.failed_writes,
             not_rolled_out: &not_rolled_out,
-        });
-        let round = round.as_ref().map_err(|problems| problems.as_slice());
-        let Some(next) = of_cluster(&cluster, round, seen.now) else { return Ok("nothing new\n".into()) };
+        };
+        let Some(next) = of_cluster(&cluster, &round, seen.now) else { return Ok("nothing new\n".into()) };
         let written = EtcdCluster { status: Some(next.clone()), ..cluster };
-        assert_eq!(of_cluster(&written, round, seen.now), None, "what was written says it all");
+        assert_eq!(of_cluster(&written, &round, seen.now), None, "what was written says it all");
         let text = shown(self.status.as_ref(), &next);
         self.status = Some(next);
         Ok(text)
@@ -135,7 +146,10 @@ fn shown(before: Option<&EtcdClusterStatus>, status: &EtcdClusterStatus) -> Stri
     }
     let phase = status.phase.map(|phase| format!("{phase:?}")).unwrap_or_default();
     let mut text = format!("{phase}, ready {}", status.ready_replicas.unwrap_or(-1));
-    for (name, value) in [("cluster", &status.cluster_id), ("leader", &status.leader_id)] {
+    text.extend(status.replicas.map(|replicas| format!(" of {replicas}")));
+    let facts =
+        [("version", &status.version), ("cluster", &status.cluster_id), ("leader", &status.leader_id)];
+    for (name, value) in facts {
         text.extend(value.iter().map(|value| format!(", {name} {value}")));
     }
     text.push('\n');
@@ -166,6 +180,7 @@ fn member(member: &MemberStatus) -> String {
     words.push(format!("{:?}", member.health));
     words.extend(member.version.clone());
     words.extend(member.ready.then(|| "ready".into()));
+    words.extend(member.reason.as_ref().map(|reason| format!("because: {reason};")));
     words.extend(member.waiting_for.as_ref().map(|awaited| format!("waits for: {awaited}")));
     words.join(" ") + "\n"
 }

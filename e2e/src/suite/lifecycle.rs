@@ -5,6 +5,7 @@ mod removal;
 mod scaling;
 mod stopping;
 mod surroundings;
+mod truth;
 mod versions;
 
 use anyhow::{Context as _, Result, ensure};
@@ -55,6 +56,13 @@ pub fn tests(field: &Topology) -> Vec<Test> {
         field.full("lifecycle::pods_come_back_while_the_operator_is_away", |c| {
             surroundings::operator_away(c).boxed_local()
         }),
+        field.smoke("lifecycle::an_invalid_spec_stops_nothing", |c| truth::invalid_spec(c).boxed_local()),
+        field.smoke("lifecycle::a_taken_node_port_holds_nothing_else_up", |c| {
+            truth::taken_node_port(c).boxed_local()
+        }),
+        field.smoke("lifecycle::an_alarm_is_reported", |c| truth::alarm(c).boxed_local()),
+        field.smoke("lifecycle::rejected_pods_are_reported", |c| truth::pods_rejected(c).boxed_local()),
+        field.full("lifecycle::a_member_that_is_down_is_waited_for", |c| truth::member_down(c).boxed_local()),
         field.full("lifecycle::etcd_3_6", |c| versions::scaled(c, "v3.6.16").boxed_local()),
         field.full("lifecycle::etcd_3_7", |c| versions::scaled(c, "v3.7.3").boxed_local()),
         field.full("lifecycle::an_old_etcd_3_5", |c| versions::old(c).boxed_local()),

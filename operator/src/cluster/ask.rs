@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use etcd_operator_core::names::Names;
-use etcd_operator_core::observed::{Answer, MemberId, Members, Ordinal, Process, Seen};
+use etcd_operator_core::observed::{Answer, MemberId, Members, Ordinal, Process, Seen, Unanswered};
 use futures::future::join_all;
 
 use crate::agent::{self, Heard};
@@ -85,7 +85,7 @@ impl Connections {
             };
             let reply = tokio::time::timeout(patience, ask_one(reach, pod, names, kept, questions.listed));
             async move {
-                let nobody = |_| Reply::Nobody(format!("{} does not answer", pod.pod));
+                let nobody = |_| Reply::Nobody(format!("{} does not respond", pod.pod));
                 (ordinal, reply.await.unwrap_or_else(nobody))
             }
         });
@@ -179,14 +179,11 @@ async fn sort_out(
             }
             Reply::Agent(process, why) => {
                 asked.processes.insert(ordinal, process);
-                asked.answers.insert(
-                    ordinal,
-                    Seen::Unknown(format!("etcd does not serve yet: the agent waits for {why}")),
-                );
+                asked.answers.insert(ordinal, Seen::Unknown(Unanswered::AgentWaiting(why)));
                 asked.waiting.insert(ordinal);
             }
             Reply::Nobody(why) => {
-                asked.answers.insert(ordinal, Seen::Unknown(why));
+                asked.answers.insert(ordinal, Seen::Unknown(Unanswered::Unreachable(why)));
             }
         }
     }
@@ -204,7 +201,7 @@ impl Asked {
             processes: BTreeMap::new(),
             answered_before,
             waiting: BTreeSet::new(),
-            members: Seen::Unknown("no member answers".into()),
+            members: Seen::Unknown(Unanswered::NoMember),
             reached: BTreeMap::new(),
             via: None,
         }
@@ -229,7 +226,7 @@ impl Asked {
     /// The leader's list first: it is the one that is surely up to date.
     fn choose_list(&mut self, lists: BTreeMap<Ordinal, Result<Members, etcd::Error>>) {
         if !self.reached.is_empty() {
-            self.members = Seen::Unknown("no member serves linearizable reads".into());
+            self.members = Seen::Unknown(Unanswered::NoLinearizableRead);
         }
         let leads = |ordinal: &Ordinal| {
             let answer = self.answers.get(ordinal).and_then(Seen::known);
@@ -245,7 +242,9 @@ impl Asked {
                     self.via = Some(ordinal);
                     return;
                 }
-                Err(error) => self.members = Seen::Unknown(chain(&error).to_string()),
+                Err(error) => {
+                    self.members = Seen::Unknown(Unanswered::Unreachable(chain(&error).to_string()));
+                }
             }
         }
     }
@@ -280,6 +279,7 @@ mod tests {
                 version: None,
                 listed: None,
                 hash: None,
+                alarms: BTreeSet::new(),
             })
         };
         let mut asked = Asked::nobody(BTreeSet::new());
@@ -288,7 +288,7 @@ mod tests {
             answer(10, 7, true),
             answer(11, 7, false),
             answer(12, 8, true),
-            Seen::Unknown("it does not answer".into()),
+            Seen::Unknown(Unanswered::NoMember),
             answer(14, 7, true),
             answer(15, 7, true),
         ];

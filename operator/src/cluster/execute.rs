@@ -99,7 +99,7 @@ impl Hands<'_> {
         let cluster = &*self.look.objects.cluster;
         let EtcdClusterStatus { cluster_id, formed_at, .. } = with_formation(cluster, id, Timestamp::now());
         let change = json!({"status": {"clusterID": cluster_id, "formedAt": formed_at}});
-        self.change(cluster, change, true, "record that the cluster has formed").await
+        self.change(cluster, change, true, "record that the cluster has bootstrapped").await
     }
 
     fn desired(&self) -> Result<&Desired<'_>, Failure> {

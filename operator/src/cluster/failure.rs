@@ -1,4 +1,4 @@
-//! What can come in the way of a step, and what users are told of it.
+//! What can keep a step from being done, and what users are told of it.
 
 use etcd_operator_core::api::EtcdCluster;
 use etcd_operator_core::observed::ClusterId;
@@ -6,30 +6,33 @@ use etcd_operator_core::status::Trouble;
 use kube::Resource;
 
 use super::objects::is_of_former;
-use crate::etcd;
 use crate::telemetry::chain;
+use crate::{agent, etcd};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// Somebody else changed it in between, so the next look decides anew.
+    /// Somebody else changed it in between, so the next observation decides anew.
     #[error("it was changed in between")]
     Overtaken,
-    #[error(
-        "{what} exists already and belongs to somebody else: delete it, or give the cluster another name"
-    )]
+    #[error("{what} exists already and has another owner: delete it, or give the cluster another name")]
     NotOurs { what: String },
     /// Kubernetes collects what a deleted cluster owned in its own time.
-    #[error("{what} of the former cluster of this name is not gone yet")]
+    #[error("{what} of the previous cluster of this name is not deleted yet")]
     LeftBehind { what: String },
-    #[error("the API server did not {what}")]
+    #[error("cannot {what}")]
     Kubernetes { what: String, source: kube::Error },
-    #[error("etcd did not {what}")]
+    #[error("cannot {what}")]
     Etcd { what: String, source: etcd::Error },
-    #[error("the spec breaks the rules")]
+    #[error("cannot {what}")]
+    Agent { what: String, source: agent::Error },
+    #[error("the spec is invalid")]
     InvalidSpec,
-    /// Members change only through one that has just proved to speak for the cluster.
+    /// Members change only through one that has just served a linearizable read.
     #[error("no member of cluster {cluster} serves linearizable reads")]
     NobodySpeaks { cluster: ClusterId },
+    /// Other members find new pods only through the peer Service.
+    #[error("the peer Service cannot be written")]
+    NoPeerService { trouble: Trouble },
 }
 
 impl Failure {
@@ -49,9 +52,29 @@ impl Failure {
             Self::Kubernetes { source, .. } => {
                 is_namespace_ending(source).then_some(Trouble::NamespaceEnding)
             }
-            Self::Overtaken | Self::NotOurs { .. } | Self::InvalidSpec | Self::NobodySpeaks { .. } => None,
+            Self::NoPeerService { trouble } => Some(trouble.clone()),
+            Self::Overtaken
+            | Self::NotOurs { .. }
+            | Self::Agent { .. }
+            | Self::InvalidSpec
+            | Self::NobodySpeaks { .. } => None,
         };
         not_yet.unwrap_or_else(|| Trouble::Failed(chain(self).to_string()))
+    }
+
+    /// Why it failed, without what was tried.
+    pub fn cause(&self) -> String {
+        match self {
+            Self::Kubernetes { source, .. } => chain(source).to_string(),
+            Self::Etcd { source, .. } => chain(source).to_string(),
+            Self::Agent { source, .. } => chain(source).to_string(),
+            Self::Overtaken
+            | Self::NotOurs { .. }
+            | Self::LeftBehind { .. }
+            | Self::InvalidSpec
+            | Self::NobodySpeaks { .. }
+            | Self::NoPeerService { .. } => self.to_string(),
+        }
     }
 
     /// Of an object that has the name that ours should have.
@@ -91,7 +114,7 @@ mod tests {
     fn what_etcd_does_not_take_yet_is_a_wait_and_what_it_refuses_is_a_failure() {
         let trouble = refused("unhealthy cluster").trouble();
         assert_eq!(trouble, Trouble::EtcdNotYet("unhealthy cluster".into()));
-        let text = "etcd did not add pod 1 as a learner: kv-0 refused to add a learner: permission denied";
+        let text = "cannot add pod 1 as a learner: kv-0 refused to add a learner: permission denied";
         assert_eq!(refused("permission denied").trouble(), Trouble::Failed(text.into()));
     }
 
@@ -111,7 +134,7 @@ mod tests {
             "details": {"name": "kv-peer", "kind": "services", "causes": causes},
         });
         let answer: kube::core::Status = serde_json::from_value(answer).expect("it is an answer");
-        Failure::answered("keep Service kv-peer", kube::Error::Api(answer.boxed()))
+        Failure::answered("write Service kv-peer", kube::Error::Api(answer.boxed()))
     }
 
     #[test]

@@ -1,14 +1,15 @@
-//! One look at a cluster: its objects and its members together, as the snapshot that decisions are made from.
+//! One observation of a cluster: its objects and its members together, as the snapshot that decisions are made from.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use etcd_operator_core::agent::News;
 use etcd_operator_core::api::EtcdCluster;
 use etcd_operator_core::decide::{Goal, OnStop};
 use etcd_operator_core::names::{CLUSTER_UID_LABEL, FINALIZER, MEMBER_ID_LABEL, Names};
 use etcd_operator_core::observed::{
-    Claim, Cluster, ClusterId, Etcd, Formed, MemberId, Observed, Order, Ordinal, Pod, Process, Seen, Set,
+    Blocked, Claim, Cluster, ClusterId, Etcd, Formed, MemberId, Observed, Order, Ordinal, Pod, Process, Seen,
+    Set,
 };
 use etcd_operator_core::order::{self, BootstrapOrder};
 use etcd_operator_core::plan::Plan;
@@ -18,13 +19,17 @@ use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim};
 use kube::ResourceExt;
 
 use super::ask::{Asked, Connections, Questions, Whom};
+use super::failure::Failure;
 use super::objects::{Objects, Pods};
 use super::pods;
 use super::publications::Publications;
+use super::rejections::rejections;
+use super::side_writes::{SideWrite, SideWrites};
+use super::worker::Context;
 use crate::agent;
 use crate::reach::{PodAddress, Reach};
 
-/// What was seen, and whom to call.
+/// What was observed, and the connections to call.
 pub struct Look {
     pub objects: Objects,
     pub observed: Observed,
@@ -34,16 +39,27 @@ pub struct Look {
 /// Since when members have been silent, as far as this process has watched.
 pub type SilentSince = BTreeMap<MemberId, Timestamp>;
 
-/// What is kept from one look to the next.
+/// What is kept from one observation to the next.
 pub struct Memory<'a> {
     pub connections: &'a mut Connections,
     pub publications: &'a mut Publications,
     pub silent_since: &'a SilentSince,
+    /// Since when the StatefulSet lacks a pod.
+    pub pods_missing_since: &'a mut Option<Instant>,
 }
 
+/// A StatefulSet creates its pods within this time; afterwards its events are worth a request.
+const PODS_CREATED_WITHIN: Duration = Duration::from_secs(2);
+
 impl Look {
-    pub async fn at(objects: Objects, goal: &Goal, names: &Names, reach: &Reach, memory: Memory<'_>) -> Self {
-        let Memory { connections, publications, silent_since } = memory;
+    pub async fn at(
+        objects: Objects,
+        goal: &Goal,
+        names: &Names,
+        context: &Context,
+        memory: Memory<'_>,
+    ) -> Self {
+        let Memory { connections, publications, silent_since, pods_missing_since } = memory;
         let published = publications.known_by_name(&objects.published, Instant::now());
         let cluster = see_cluster(&objects.cluster);
         let questions = Questions {
@@ -58,12 +74,21 @@ impl Look {
             true => BTreeMap::new(),
             false => objects.pods.iter().filter_map(|(&it, pod)| Some((it, whom(pod)?))).collect(),
         };
-        let asked = connections.ask(reach, &addresses, names, questions).await;
+        let missing = missing_pods(&objects);
+        *pods_missing_since = pods_missing_since.or(Some(Instant::now())).filter(|_| !missing.is_empty());
+        let long = pods_missing_since.is_some_and(|since| since.elapsed() >= PODS_CREATED_WITHIN);
+        let (asked, rejected) =
+            futures::join!(connections.ask(&context.reach, &addresses, names, questions), async {
+                match objects.set.as_deref().filter(|_| long) {
+                    Some(set) => rejections(&context.client, names, set, &missing).await,
+                    None => BTreeMap::new(),
+                }
+            });
         let observed = Observed {
             now: Timestamp::now(),
             cluster,
             order: objects.order.as_deref().map(see_order),
-            set: objects.set.as_deref().map(see_set),
+            set: objects.set.as_deref().map(|set| see_set(set, rejected)),
             pods: see_pods(&objects.pods, &asked, &published),
             claims: objects.claims.iter().map(|(&ordinal, claim)| (ordinal, see_claim(claim))).collect(),
             etcd: Etcd {
@@ -75,15 +100,23 @@ impl Look {
         Self { objects, observed, asked }
     }
 
-    /// Tells waiting agents where the others are, and makes them look at the members again. Who knows of a pod may ask for
-    /// its name at once, so nobody is told of one whose name has not spread.
-    pub async fn tell_agents(&self, plan: &Plan, reach: &Reach) {
+    /// Tells waiting agents where the others are, and makes them read the members again. An agent may ask for the name of
+    /// a pod at once, so it is not told of one whose name has not spread.
+    pub async fn tell_agents(&self, plan: &Plan, reach: &Reach, writes: &mut SideWrites) {
         let known = self.observed.pods.values().filter(|pod| pod.published);
         let addresses = known.filter_map(|pod| self.objects.published.get(&pod.uid)).flatten();
         let news = News { addresses: addresses.copied().collect() };
         let told = agents_to_tell(plan, &self.objects.pods, &self.asked.waiting);
-        // Whoever cannot be told looks by itself, a little later.
-        futures::future::join_all(told.iter().map(async |pod| agent::tell(reach, pod, &news).await)).await;
+        // An agent that does not get the message reads by itself, a little later.
+        let telling = told.iter().map(async |pod| (pod.pod.clone(), agent::tell(reach, pod, &news).await));
+        let replies = futures::future::join_all(telling).await;
+        let pods: Vec<_> = replies.iter().map(|(pod, _)| pod.clone()).collect();
+        writes.forget_messages_except(&pods);
+        for (pod, reply) in replies {
+            let what = || format!("tell the agent in {pod} where the other pods are");
+            let result = reply.map(drop).map_err(|source| Failure::Agent { what: what(), source });
+            writes.record(SideWrite::Message(pod), result, Instant::now());
+        }
     }
 
     /// The UID of the pod that answered as this member.
@@ -142,9 +175,19 @@ fn see_order(object: &ConfigMap) -> Order {
     }
 }
 
-fn see_set(set: &StatefulSet) -> Set {
+fn see_set(set: &StatefulSet, rejected: BTreeMap<Ordinal, String>) -> Set {
+    Set { uid: set.uid().unwrap_or_default(), replicas: replicas(set), rejected }
+}
+
+pub fn replicas(set: &StatefulSet) -> u8 {
     let replicas = set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
-    Set { uid: set.uid().unwrap_or_default(), replicas: u8::try_from(replicas).unwrap_or(u8::MAX) }
+    u8::try_from(replicas).unwrap_or(u8::MAX)
+}
+
+/// Pods that the StatefulSet should have created.
+fn missing_pods(objects: &Objects) -> Vec<Ordinal> {
+    let wanted = objects.set.as_deref().map_or(0, replicas);
+    Ordinal::below(wanted).filter(|ordinal| !objects.pods.contains_key(ordinal)).collect()
 }
 
 fn see_pods(pods: &Pods, asked: &Asked, published: &BTreeSet<String>) -> BTreeMap<Ordinal, Pod> {
@@ -160,7 +203,7 @@ fn see_pods(pods: &Pods, asked: &Asked, published: &BTreeSet<String>) -> BTreeMa
             pods::Told::Is(process) => process,
             pods::Told::Begins if listed || asked.answered_before.contains(&ordinal) => Process::Started,
             pods::Told::Begins if pods::is_young(pod, Timestamp::now()) => Process::Beginning,
-            pods::Told::Begins => Process::CannotStart("its containers are still being created".into()),
+            pods::Told::Begins => Process::CannotStart(Blocked::SlowCreation),
         });
         Pod {
             terminating: pod.metadata.deletion_timestamp.is_some(),
@@ -233,8 +276,9 @@ mod tests {
         let creating = || json!({"waiting": {"reason": "ContainerCreating"}});
         let pods = pods(&[creating(), creating(), json!({"waiting": {"reason": "ErrImagePull"}})]);
         let silent = |answered: &[u8]| Asked::nobody(answered.iter().map(|&it| Ordinal(it)).collect());
-        let begins = Process::CannotStart("its containers are still being created".into());
-        let no_image = Process::CannotStart("ErrImagePull".into());
+        let begins = Process::CannotStart(Blocked::SlowCreation);
+        let (reason, message) = ("ErrImagePull".into(), String::new());
+        let no_image = Process::CannotStart(Blocked::Container { reason, message });
         assert_eq!(processes(&pods, &silent(&[])), [begins.clone(), begins.clone(), no_image]);
         assert_eq!(processes(&pods, &silent(&[0, 2])), [Process::Started, begins, Process::Started]);
     }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use etcd_operator_core::observed::Process;
+use etcd_operator_core::observed::{Blocked, Exit, Process};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use kube::ResourceExt;
@@ -34,10 +34,10 @@ pub fn told(pod: &Pod) -> Told {
     }
     let last = etcd.last_state.as_ref().and_then(|last| last.terminated.as_ref());
     if let Some(ended) = state.terminated.as_ref().or(last) {
-        let message = ended.message.as_deref().map(str::trim).filter(|message| !message.is_empty());
-        let message = message.map_or_else(|| format!("ended with code {}", ended.exit_code), first_lines);
+        let message = ended.message.as_deref().map(first_lines).unwrap_or_default();
         let again = state.waiting.as_ref().is_some_and(|waiting| waiting.reason.as_deref() == Some(BACK_OFF));
-        return Told::Is(if again { Process::Failing(message) } else { Process::Started });
+        let exit = Exit { code: ended.exit_code, message };
+        return Told::Is(if again { Process::Failing(exit) } else { Process::Started });
     }
     if etcd.restart_count > 0 {
         return Told::Is(Process::Started);
@@ -77,16 +77,14 @@ fn before_start(pod: &Pod) -> Told {
     // Containers come after those that prepare them, and know more.
     if let Some(waiting) = telling.next_back() {
         let reason = waiting.reason.clone().unwrap_or_default();
-        return Told::Is(Process::CannotStart(match waiting.message.as_deref().map(first_lines) {
-            Some(message) if !message.is_empty() => format!("{reason}: {message}"),
-            Some(_) | None => reason,
-        }));
+        let message = waiting.message.as_deref().map(first_lines).unwrap_or_default();
+        return Told::Is(Process::CannotStart(Blocked::Container { reason, message }));
     }
     let conditions = status.conditions.unwrap_or_default();
     let unscheduled = conditions.iter().find(|it| it.type_ == "PodScheduled" && it.status == "False");
     unscheduled.map_or(Told::Begins, |unscheduled| {
-        let reason = unscheduled.message.as_deref().map(first_lines);
-        Told::Is(Process::CannotStart(reason.unwrap_or_else(|| "cannot be placed on a node".into())))
+        let message = unscheduled.message.as_deref().map(first_lines).unwrap_or_default();
+        Told::Is(Process::CannotStart(Blocked::Unschedulable(message)))
     })
 }
 
@@ -122,9 +120,11 @@ mod tests {
         let unplaced = pod(json!({"conditions": [
             {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available"},
         ]}));
-        assert_eq!(told(&unplaced), Told::Is(Process::CannotStart("0/3 nodes are available".into())));
+        let no_node = Blocked::Unschedulable("0/3 nodes are available".into());
+        assert_eq!(told(&unplaced), Told::Is(Process::CannotStart(no_node)));
         let waiting = json!({"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}});
-        let expected = Told::Is(Process::CannotStart("ImagePullBackOff: no such image".into()));
+        let (reason, message) = ("ImagePullBackOff".into(), "no such image".into());
+        let expected = Told::Is(Process::CannotStart(Blocked::Container { reason, message }));
         assert_eq!(told(&etcd(waiting, json!({}), 0)), expected);
         let creating = json!({"waiting": {"reason": "PodInitializing"}});
         assert_eq!(told(&etcd(creating, json!({}), 0)), Told::Begins);
@@ -151,11 +151,12 @@ mod tests {
     fn what_ends_again_and_again_tells_its_last_words() {
         let waiting = json!({"waiting": {"reason": "CrashLoopBackOff"}});
         let ended = json!({"terminated": {"exitCode": 1, "message": "the volume belongs to another pod\n"}});
-        let expected = Told::Is(Process::Failing("the volume belongs to another pod".into()));
+        let exit = |code, message: &str| Told::Is(Process::Failing(Exit { code, message: message.into() }));
+        let expected = exit(1, "the volume belongs to another pod");
         assert_eq!(told(&etcd(waiting.clone(), ended.clone(), 3)), expected);
         assert_eq!(told(&etcd(ended, json!({}), 0)), Told::Is(Process::Started));
         let silent = json!({"terminated": {"exitCode": 2}});
-        assert_eq!(told(&etcd(waiting, silent, 1)), Told::Is(Process::Failing("ended with code 2".into())));
+        assert_eq!(told(&etcd(waiting, silent, 1)), exit(2, ""));
     }
 
     #[test]

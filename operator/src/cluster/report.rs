@@ -1,14 +1,12 @@
-//! Tells users what is going on: the status, and an event for each step.
+//! Reports to users: the status, and an event for each step.
 
 use std::sync::Arc;
 
 use etcd_operator_core::api::EtcdCluster;
-use etcd_operator_core::desired::{Desired, not_rolled_out};
 use etcd_operator_core::events::{self, Event};
 use etcd_operator_core::names::{FIELD_MANAGER, Names};
-use etcd_operator_core::plan::{Action, Plan};
-use etcd_operator_core::status::{self, Round, Trouble};
-use etcd_operator_core::validate::Problem;
+use etcd_operator_core::plan::Action;
+use etcd_operator_core::status::{self, Round};
 use jiff::Timestamp;
 use k8s_openapi::api::events::v1::Event as Published;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
@@ -45,30 +43,11 @@ impl Reporter {
         Some(Arc::clone(&wrote.object))
     }
 
-    /// Writes the status if it says something new, and returns the object as it is then.
+    /// Writes the status if it reports something new, and returns the object as it is then.
     pub async fn report(
         &mut self,
-        desired: &Desired<'_>,
-        look: &Look,
-        plan: &Plan,
-        trouble: Option<&Trouble>,
-    ) -> Result<Arc<EtcdCluster>, Failure> {
-        let Desired { intent, names, .. } = *desired;
-        let wanted = desired.stateful_set(look.observed.replicas());
-        let differing =
-            look.objects.set.as_deref().map(|set| not_rolled_out(set, &wanted)).unwrap_or_default();
-        let round = Round { intent, names, seen: &look.observed, plan, trouble, not_rolled_out: &differing };
-        self.write(&look.objects.cluster, Ok(&round)).await
-    }
-
-    pub async fn refuse(&mut self, cluster: &Arc<EtcdCluster>, problems: &[Problem]) -> Result<(), Failure> {
-        self.write(cluster, Err(problems)).await.map(drop)
-    }
-
-    async fn write(
-        &mut self,
         cluster: &Arc<EtcdCluster>,
-        round: Result<&Round<'_>, &[Problem]>,
+        round: &Round<'_>,
     ) -> Result<Arc<EtcdCluster>, Failure> {
         let Some(status) = status::of_cluster(cluster, round, Timestamp::now()) else {
             return Ok(Arc::clone(cluster));
@@ -83,7 +62,7 @@ impl Reporter {
         });
         let parameters = PatchParams::apply(FIELD_MANAGER).force();
         let written = clusters.patch_status(&cluster.name_any(), &parameters, &Patch::Apply(patch)).await;
-        let written = Arc::new(written.map_err(|source| Failure::answered("take the status", source))?);
+        let written = Arc::new(written.map_err(|source| Failure::answered("write the status", source))?);
         let over = cluster.metadata.resource_version.clone();
         self.wrote = Some(Wrote { over, object: Arc::clone(&written) });
         for event in events::of_change(cluster.status.as_ref(), &status) {
@@ -121,7 +100,7 @@ impl Reporter {
         let events: Api<Published> = self.api(cluster);
         tokio::spawn(async move {
             if let Err(error) = events.create(&PostParams::default(), &published).await {
-                tracing::debug!(error = %chain(&error), "an event was lost");
+                tracing::debug!(error = %chain(&error), "event not written");
             }
         });
     }

@@ -70,9 +70,9 @@ fn generation<K: Kind>(store: &Store<K>, names: &Names, name: &str) -> Option<St
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
 
-    use etcd_operator_core::observed::{Answer, Cluster, ClusterId, Etcd, MemberId, Ordinal};
+    use etcd_operator_core::observed::{Answer, Cluster, ClusterId, Etcd, MemberId, Ordinal, Unanswered};
 
     use super::*;
 
@@ -91,6 +91,7 @@ mod tests {
             version: None,
             listed: None,
             hash: None,
+            alarms: BTreeSet::new(),
         }
     }
 
@@ -104,7 +105,7 @@ mod tests {
             claims: BTreeMap::new(),
             etcd: Etcd {
                 answers: BTreeMap::from([(Ordinal(0), answer)]),
-                members: Seen::Unknown("not asked".into()),
+                members: Seen::Unknown(Unanswered::NoMember),
                 silent_since: BTreeMap::new(),
             },
         }
@@ -127,7 +128,7 @@ mod tests {
         assert!(!settled.still_holds(&seen(110, Seen::Known(answer(7))), &versions("6")));
         let without_leader = Answer { leader: None, linearizable: false, ..answer(7) };
         assert!(!settled.still_holds(&seen(110, Seen::Known(without_leader)), &versions("5")));
-        assert!(!settled.still_holds(&seen(110, Seen::Unknown("no answer".into())), &versions("5")));
+        assert!(!settled.still_holds(&seen(110, Seen::Unknown(Unanswered::NoMember)), &versions("5")));
         assert!(!settled.still_holds(&seen(400, Seen::Known(answer(7))), &versions("5")));
     }
 

@@ -1,10 +1,13 @@
-//! What stands around the members: Services and the disruption budget. They are put right whenever they differ, and
-//! need no decision.
+//! What surrounds the members: Services and the disruption budget. They are corrected whenever they differ, and need no
+//! decision.
+
+use std::time::Instant;
 
 use etcd_operator_core::api::EtcdCluster;
 use etcd_operator_core::desired::{Desired, contained, services};
-use etcd_operator_core::names::FIELD_MANAGER;
+use etcd_operator_core::names::{FIELD_MANAGER, Names};
 use etcd_operator_core::observed::{Observed, Seen};
+use k8s_openapi::api::core::v1::Service;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Api, Client, ResourceExt};
@@ -12,6 +15,7 @@ use serde::Serialize;
 
 use super::failure::{Failure, is_code};
 use super::objects::belongs_to;
+use super::side_writes::{SideWrite, SideWrites};
 use crate::caches::Caches;
 use crate::kind::Kind;
 
@@ -22,34 +26,55 @@ pub struct Surroundings<'a> {
     pub desired: &'a Desired<'a>,
 }
 
+/// One of them, as failures name it.
+pub fn peer_service(names: &Names) -> SideWrite {
+    write::<Service>(&names.peer_service())
+}
+
+fn write<K: Kind>(name: &str) -> SideWrite {
+    SideWrite::Object(format!("{} {name}", K::kind(&())))
+}
+
 impl Surroundings<'_> {
-    /// A Service has to be there before the pods that it leads to.
-    pub async fn keep_services(&self) -> Result<(), Failure> {
+    /// Each by itself: one that fails holds up nothing else.
+    pub async fn keep(&self, seen: &Observed, writes: &mut SideWrites) {
         let wanted = services(self.desired);
         for service in &wanted {
-            self.keep(&self.caches.services, service).await?;
+            self.keep_one(&self.caches.services, service, writes).await;
         }
         let outside = self.desired.names.node_port_service();
         if !wanted.iter().any(|service| service.name_any() == outside) {
-            self.remove(&self.caches.services, &outside).await?;
+            self.remove_one(&self.caches.services, &outside, writes).await;
         }
-        Ok(())
-    }
-
-    /// The budget follows the voters that are there, so it changes only when they are known.
-    pub async fn keep_budget(&self, seen: &Observed) -> Result<(), Failure> {
+        // The budget follows the voters that are there, so it changes only when they are known.
         let voters = match &seen.etcd.members {
             Seen::Known(members) => members.voters().count(),
             Seen::Unknown(_) if seen.pods.is_empty() => 0,
-            Seen::Unknown(_) => return Ok(()),
+            Seen::Unknown(_) => return,
         };
         match self.desired.disruption_budget(voters) {
-            Some(budget) => self.keep(&self.caches.budgets, &budget).await,
-            None => self.remove(&self.caches.budgets, &self.desired.names.cluster).await,
+            Some(budget) => self.keep_one(&self.caches.budgets, &budget, writes).await,
+            None => self.remove_one(&self.caches.budgets, &self.desired.names.cluster, writes).await,
         }
     }
 
-    async fn keep<K: Kind>(&self, store: &Store<K>, wanted: &K) -> Result<(), Failure> {
+    async fn keep_one<K: Kind>(&self, store: &Store<K>, wanted: &K, writes: &mut SideWrites) {
+        let write = write::<K>(&wanted.name_any());
+        if writes.is_due(&write, Instant::now()) {
+            let kept = self.put(store, wanted).await;
+            writes.record(write, kept, Instant::now());
+        }
+    }
+
+    async fn remove_one<K: Kind>(&self, store: &Store<K>, name: &str, writes: &mut SideWrites) {
+        let write = write::<K>(name);
+        if writes.is_due(&write, Instant::now()) {
+            let removed = self.remove(store, name).await;
+            writes.record(write, removed, Instant::now());
+        }
+    }
+
+    async fn put<K: Kind>(&self, store: &Store<K>, wanted: &K) -> Result<(), Failure> {
         let name = wanted.name_any();
         let what = format!("{} {name}", K::kind(&()));
         let objects = self.api::<K>();
@@ -66,7 +91,7 @@ impl Surroundings<'_> {
                 let parameters =
                     PostParams { field_manager: Some(FIELD_MANAGER.into()), ..PostParams::default() };
                 match objects.create(&parameters, wanted).await {
-                    // Either the cache is old, or somebody else made it without our label.
+                    // Either the cache is old, or somebody else created it without our label.
                     Err(error) if is_code(&error, 409) => match objects.get_opt(&name).await {
                         Ok(Some(there)) if !belongs_to(&there, self.cluster) => {
                             return Err(Failure::in_the_way(&there, self.cluster));
@@ -78,7 +103,7 @@ impl Surroundings<'_> {
                 }
             }
         };
-        written.map(drop).map_err(|source| Failure::Kubernetes { what: format!("keep {what}"), source })
+        written.map(drop).map_err(|source| Failure::Kubernetes { what: format!("write {what}"), source })
     }
 
     async fn remove<K: Kind>(&self, store: &Store<K>, name: &str) -> Result<(), Failure> {

@@ -1,14 +1,15 @@
-//! The life of one cluster's worker: look, decide, report, act, and sleep until something happens.
+//! One cluster's worker: observe, decide, report, act, and sleep until something happens.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use etcd_operator_core::api::EtcdCluster;
 use etcd_operator_core::decide::{Goal, decide};
-use etcd_operator_core::desired::Desired;
+use etcd_operator_core::desired::{Desired, not_rolled_out};
+use etcd_operator_core::intent::Intent;
 use etcd_operator_core::names::Names;
 use etcd_operator_core::plan::{Action, Plan, Terms};
-use etcd_operator_core::status::{Trouble, next_heartbeat};
+use etcd_operator_core::status::{Round, Trouble, next_heartbeat};
 use etcd_operator_core::validate::{Problem, validate};
 use kube::runtime::reflector::ObjectRef;
 use tokio::sync::Notify;
@@ -16,15 +17,15 @@ use tokio::sync::Notify;
 use super::ask::Connections;
 use super::execute::Hands;
 use super::failure::Failure;
-use super::look::{Look, Memory, SilentSince, watch_silence};
+use super::look::{Look, Memory, SilentSince, replicas, watch_silence};
 use super::objects::Objects;
 use super::pace::{LearnsBy, Pace, Pause};
 use super::publications::Publications;
 use super::report::Reporter;
 use super::settled::{Settled, Versions};
-use super::surroundings::Surroundings;
+use super::side_writes::{SideWrite, SideWrites};
+use super::surroundings::{Surroundings, peer_service};
 use super::vigil::Vigil;
-use super::wanted::{goal_of, names_of};
 use crate::caches::{Caches, Key};
 use crate::reach::Reach;
 
@@ -35,7 +36,7 @@ pub struct Context {
     pub reach: Reach,
     /// The image that holds the agent: the operator's own.
     pub agent_image: String,
-    /// The DNS domain of clusters that are not born yet.
+    /// The DNS domain of clusters that have not been created yet.
     pub domain: String,
     /// Who we are, for events.
     pub identity: String,
@@ -49,6 +50,8 @@ pub struct Worker {
     publications: Publications,
     vigil: Vigil,
     silent_since: SilentSince,
+    pods_missing_since: Option<Instant>,
+    side_writes: SideWrites,
     reporter: Reporter,
     pace: Pace,
     /// Whether the caches may not have seen yet what we did: then the API server itself is asked.
@@ -82,6 +85,8 @@ impl Worker {
             connections: Connections::default(),
             publications: Publications::default(),
             silent_since: SilentSince::default(),
+            pods_missing_since: None,
+            side_writes: SideWrites::default(),
             pace: Pace::default(),
             caches_lag: false,
             trouble: None,
@@ -102,8 +107,9 @@ impl Worker {
                 }
                 Ok(Outcome::Superseded) => self.pace.waiting(),
                 Ok(Outcome::Idle(plan, learns_by)) => {
-                    let pause = self.pace.after(&plan, learns_by);
-                    pause.or_sooner(self.publications.next_known(Instant::now()))
+                    let (pause, now) = (self.pace.after(&plan, learns_by), Instant::now());
+                    let retry = self.side_writes.next_retry(now);
+                    pause.or_sooner(self.publications.next_known(now)).or_sooner(retry)
                 }
                 Err(Failure::Overtaken) => {
                     self.caches_lag = true;
@@ -124,10 +130,10 @@ impl Worker {
         match &trouble {
             _ if self.trouble.as_ref() == Some(&trouble) => {}
             Trouble::Failed(error) => {
-                tracing::warn!(object = object(), error, "a step failed and is tried again");
+                tracing::warn!(object = object(), error, "step failed, retrying");
             }
             Trouble::EtcdNotYet(_) | Trouble::LeftBehind(_) | Trouble::NamespaceEnding => {
-                tracing::debug!(object = object(), reason = trouble.words(), "a step has to wait");
+                tracing::debug!(object = object(), reason = trouble.words(), "step waits");
             }
         }
         if matches!(trouble, Trouble::EtcdNotYet(_)) {
@@ -145,34 +151,22 @@ impl Worker {
 
     async fn round(&mut self) -> Result<Outcome, Failure> {
         let Some(cluster) = self.cluster() else { return Ok(Outcome::Gone) };
-        let names = names_of(&cluster, &self.context.domain);
+        let names = Names::of(&cluster, &self.context.domain);
         let live = std::mem::take(&mut self.caches_lag);
         let objects = if live {
             let Context { client, caches, .. } = &*self.context;
             let live = Objects::live(client, caches, cluster.metadata.uid.as_deref(), &names).await;
-            let live =
-                live.map_err(|source| Failure::Kubernetes { what: "show its objects".into(), source })?;
+            let live = live.map_err(|source| Failure::Kubernetes {
+                what: "read the cluster's objects".into(),
+                source,
+            })?;
             let Some(objects) = live else { return Ok(Outcome::Superseded) };
             objects
         } else {
             Objects::cached(&self.context.caches, cluster, &names)
         };
         let checked = validate(&objects.cluster);
-        let context = Arc::clone(&self.context);
-        let intent = match &checked {
-            Ok(intent) => Some(intent),
-            Err(_) if objects.cluster.metadata.deletion_timestamp.is_some() => None,
-            Err(problems) => return self.refuse(&objects.cluster, problems).await,
-        };
-        let desired =
-            intent.map(|intent| Desired { intent, names: &names, agent_image: &context.agent_image });
-        self.decide_and_act(objects, live, &names, desired.as_ref()).await
-    }
-
-    /// A spec that breaks the rules is told so; whatever runs goes on as it is.
-    async fn refuse(&mut self, cluster: &Arc<EtcdCluster>, problems: &[Problem]) -> Result<Outcome, Failure> {
-        self.reporter.refuse(cluster, problems).await?;
-        Ok(Outcome::Idle(Plan::default(), LearnsBy::Asking))
+        self.decide_and_act(objects, live, &names, checked.as_ref().map_err(Vec::as_slice)).await
     }
 
     async fn decide_and_act(
@@ -180,10 +174,14 @@ impl Worker {
         objects: Objects,
         live: bool,
         names: &Names,
-        desired: Option<&Desired<'_>>,
+        spec: Result<&Intent, &[Problem]>,
     ) -> Result<Outcome, Failure> {
         let context = Arc::clone(&self.context);
-        let goal = goal_of(&objects.cluster, desired.map(|desired| desired.intent));
+        let desired = spec.ok().map(|intent| Desired { intent, names, agent_image: &context.agent_image });
+        let goal = spec.map_or_else(
+            |_| Goal::in_effect(&objects.cluster.spec, objects.set.as_deref().map_or(0, replicas)),
+            Goal::from,
+        );
         let mut look = self.look(objects, &goal, names).await;
         watch_silence(&mut self.silent_since, &look.observed);
         let versions = |look: &Look| Versions::of(&look.objects, &context.caches, names);
@@ -197,30 +195,40 @@ impl Worker {
             self.caches_lag = true;
             return Ok(Outcome::Again);
         }
-        if let Some(desired) = desired {
-            look.objects.cluster = self.reporter.report(desired, &look, &plan, self.trouble.as_ref()).await?;
-            let surroundings = Surroundings {
-                client: &context.client,
-                caches: &context.caches,
-                cluster: &look.objects.cluster,
-                desired,
-            };
-            if !goal.paused && !look.observed.cluster.deleting {
-                surroundings.keep_services().await?;
-                surroundings.keep_budget(&look.observed).await?;
-            }
+        let (trouble, reported) = (self.trouble.clone(), self.side_writes.failed());
+        let set = look.objects.set.as_deref().zip(desired.as_ref());
+        let differing =
+            set.map(|(set, desired)| not_rolled_out(set, &desired.stateful_set(look.observed.replicas())));
+        let round = Round {
+            goal: &goal,
+            spec,
+            names,
+            seen: &look.observed,
+            plan: &plan,
+            trouble: trouble.as_ref(),
+            failed_writes: &reported,
+            not_rolled_out: &differing.unwrap_or_default(),
+        };
+        look.objects.cluster = self.report(&look.objects.cluster, &round).await?;
+        if let Some(desired) = desired.as_ref().filter(|_| !goal.paused && !look.observed.cluster.deleting) {
+            let Context { client, caches, .. } = &*context;
+            let surroundings = Surroundings { client, caches, cluster: &look.objects.cluster, desired };
+            surroundings.keep(&look.observed, &mut self.side_writes).await;
         }
         let learns_by = self.vigil.keep(&look);
-        look.tell_agents(&plan, &context.reach).await;
+        look.tell_agents(&plan, &context.reach, &mut self.side_writes).await;
         if plan.actions.is_empty() {
-            // The status has just told of it, and of nothing newer.
-            if self.trouble.take().is_some() {
+            // The status has just reported it, and nothing newer.
+            if self.trouble.take().is_some() || self.side_writes.failed() != reported {
                 return Ok(Outcome::Again);
             }
             let until = next_heartbeat(&look.objects.cluster);
-            self.settled = plan.is_settled().then(|| Settled::of(&look.observed, versions(&look), until));
+            let all_written = self.side_writes.next_retry(Instant::now()).is_none();
+            self.settled = (plan.is_settled() && all_written)
+                .then(|| Settled::of(&look.observed, versions(&look), until));
             return Ok(Outcome::Idle(plan, learns_by));
         }
+        let desired = desired.as_ref();
         let hands = Hands { client: &context.client, names, desired, look: &look, refusals: self.refusals };
         self.act(&plan, &hands).await?;
         (self.trouble, self.refusals) = (None, 0);
@@ -228,9 +236,33 @@ impl Worker {
         Ok(Outcome::Again)
     }
 
-    /// Up to the first action that needs a live look: the world is looked at anew after it.
+    /// The object as it is afterwards. A status that cannot be written holds nothing else up; one that was overtaken
+    /// means that what was observed is outdated.
+    async fn report(
+        &mut self,
+        cluster: &Arc<EtcdCluster>,
+        round: &Round<'_>,
+    ) -> Result<Arc<EtcdCluster>, Failure> {
+        if !self.side_writes.is_due(&SideWrite::Status, Instant::now()) {
+            return Ok(Arc::clone(cluster));
+        }
+        let (written, result) = match self.reporter.report(cluster, round).await {
+            Ok(written) => (written, Ok(())),
+            Err(Failure::Overtaken) => return Err(Failure::Overtaken),
+            Err(failure) => (Arc::clone(cluster), Err(failure)),
+        };
+        self.side_writes.record(SideWrite::Status, result, Instant::now());
+        Ok(written)
+    }
+
+    /// Up to the first action that needs a live observation: the world is observed anew after it.
     async fn act(&mut self, plan: &Plan, hands: &Hands<'_>) -> Result<(), Failure> {
         for action in &plan.actions {
+            if action.needs_peer_service(&hands.look.observed)
+                && let Some(trouble) = self.side_writes.trouble(&peer_service(hands.names))
+            {
+                return Err(Failure::NoPeerService { trouble: trouble.clone() });
+            }
             let done = self.carry_out(hands, action).await?;
             // The EtcdCluster has changed, so what was read of it is no evidence any more.
             let spent = matches!(action, Action::AddFinalizer | Action::RecordFormed { .. });
@@ -247,8 +279,9 @@ impl Worker {
             connections: &mut self.connections,
             publications: &mut self.publications,
             silent_since: &self.silent_since,
+            pods_missing_since: &mut self.pods_missing_since,
         };
-        Look::at(objects, goal, names, &context.reach, memory).await
+        Look::at(objects, goal, names, &context, memory).await
     }
 
     /// Whether it was done; if not, somebody was faster.
@@ -270,7 +303,7 @@ impl Worker {
                     object = format!("EtcdCluster {namespace}/{name}"),
                     action,
                     milliseconds,
-                    "did"
+                    "step done"
                 );
                 Ok(true)
             }

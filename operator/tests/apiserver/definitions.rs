@@ -41,7 +41,8 @@ async fn a_cluster_is_scaled_by_the_scale_subresource() {
     let api = installed().await;
     let clusters = untyped::<EtcdCluster>(&api.client().await.expect("an administrator's client"));
     kubectl(&api, &["apply", "-f", "../examples/minimal.yaml"]).await;
-    let status = json!({"status": {"readyReplicas": 2, "selector": "etcd.etcd.io/cluster=minimal"}});
+    let status =
+        json!({"status": {"replicas": 2, "readyReplicas": 1, "selector": "etcd.etcd.io/cluster=minimal"}});
     clusters
         .patch_status("minimal", &PatchParams::default(), &Patch::Merge(&status))
         .await
@@ -76,6 +77,9 @@ async fn people_find_the_kinds_and_their_help() {
         assert_eq!(first.join(" "), titles, "{shown}");
         assert_eq!(shown.matches("NAME").count(), 1, "{shown}");
     }
+    let wide = kubectl(&api, &["get", "etcd", "-o", "wide"]).await;
+    let titles: Vec<_> = wide.lines().next().unwrap_or_default().split_whitespace().collect();
+    assert_eq!(titles.join(" "), "NAME PHASE SIZE READY VERSION LEADER ENDPOINT REASON AGE", "{wide}");
     let help = kubectl(&api, &["explain", "etcdcluster.spec.storage.onStop"]).await;
     assert!(help.contains("Retain") && help.contains("last"), "{help}");
 }

@@ -180,21 +180,70 @@ async fn a_deleted_cluster_goes_and_its_volumes_do_what_was_asked_for() {
     operated.stop().await;
 }
 
-#[tokio::test]
-async fn what_belongs_to_somebody_else_is_left_alone_and_named() {
-    let operated = Operated::start().await;
-    let service = json!({"metadata": {"name": "kv-client"}, "spec": {"ports": [{"port": 80}]}});
+/// A Service that the operator did not create.
+async fn occupy(operated: &Operated, name: &str) -> Service {
+    let service = json!({"metadata": {"name": name}, "spec": {"ports": [{"port": 80}]}});
     let service: Service = serde_json::from_value(service).expect("it is a Service");
-    let before = operated.all().create(&PostParams::default(), &service).await.expect("it is taken");
+    operated.all().create(&PostParams::default(), &service).await.expect("it is taken")
+}
+
+#[tokio::test]
+async fn a_service_of_another_owner_is_left_alone_and_named_and_holds_nothing_else_up() {
+    let operated = Operated::start().await;
+    let before = occupy(&operated, "kv-client").await;
     operated.create("kv", json!({"size": 1})).await;
-    let named =
-        |it: &EtcdCluster| status(it).conditions.iter().any(|it| it.message.contains("Service kv-client"));
-    operated.until("kv", "the Service in the way is named", named).await;
+    operated.until::<StatefulSet>("kv", "a set beside the failing Service", |_| true).await;
+    operated.until::<PodDisruptionBudget>("kv", "a budget", |_| true).await;
+    let named = |it: &EtcdCluster| says(it, "WriteFailed", "Service kv-client");
+    operated.until("kv", "the Service is named", named).await;
     let after = operated.all::<Service>().get("kv-client").await.expect("it is there");
     assert_eq!(after.metadata.resource_version, before.metadata.resource_version);
 
     operated.all::<Service>().delete("kv-client", &DeleteParams::default()).await.expect("it is there");
+    operated.until::<Service>("kv-client", "our own Service", |it| owner(it).is_some()).await;
+    let over = |it: &EtcdCluster| !says(it, "WriteFailed", "");
+    operated.until("kv", "the failure is over", over).await;
+    operated.stop().await;
+}
+
+#[tokio::test]
+async fn no_pod_is_created_without_the_peer_service() {
+    let operated = Operated::start().await;
+    occupy(&operated, "kv-peer").await;
+    operated.create("kv", json!({"size": 1})).await;
+    let named = |it: &EtcdCluster| says(it, "WriteFailed", "Service kv-peer");
+    operated.until("kv", "the Service is named", named).await;
+    operated.until::<Service>("kv-client", "the other Service", |_| true).await;
+    assert_eq!(operated.all::<StatefulSet>().get_opt("kv").await.expect("an answer"), None);
+    assert_eq!(operated.all::<ConfigMap>().get_opt("kv-bootstrap").await.expect("an answer"), None);
+    operated.all::<Service>().delete("kv-peer", &DeleteParams::default()).await.expect("it is there");
     operated.until::<StatefulSet>("kv", "the work goes on", |_| true).await;
+    operated.stop().await;
+}
+
+#[tokio::test]
+async fn a_pod_that_cannot_be_created_is_named_with_the_api_servers_reason() {
+    let operated = Operated::start().await;
+    operated.create("kv", json!({"size": 1, "podTemplate": {"priorityClassName": "absent"}})).await;
+    let named = |it: &EtcdCluster| says(it, "Reconciling", "no PriorityClass with name absent was found");
+    operated.until("kv", "the reason is named", named).await;
+    operated.stop().await;
+}
+
+#[tokio::test]
+async fn an_invalid_spec_stops_nothing_that_is_in_effect() {
+    let operated = Operated::start().await;
+    operated.create("kv", json!({"size": 1})).await;
+    operated.until::<StatefulSet>("kv", "a set", |set| replicas(set) == 1).await;
+    let too_much = json!({"requests": {"memory": "2Gi"}, "limits": {"memory": "1Gi"}});
+    operated.edit("kv", json!({"spec": {"size": 3, "resources": too_much}})).await;
+    let refused = |it: &EtcdCluster| says(it, "Stalled", "spec.resources");
+    let seen = operated.until("kv", "the field is named", refused).await;
+    assert_eq!(status(&seen).observed_generation, seen.metadata.generation);
+    let set = operated.all::<StatefulSet>().get("kv").await.expect("it is there");
+    assert_eq!(replicas(&set), 1, "scaled while the spec is invalid");
+    operated.edit("kv", json!({"spec": {"resources": null}})).await;
+    operated.until::<StatefulSet>("kv", "the size that is valid now", |set| replicas(set) == 3).await;
     operated.stop().await;
 }
 
@@ -204,7 +253,7 @@ async fn a_cluster_whose_namespace_is_being_deleted_waits_for_it_to_go() {
     let operated = Operated { namespace: ending, ..Operated::start().await };
     kubectl(&operated.api, &["create", "namespace", ending]).await;
     operated.create("kv", json!({"size": 1, "paused": true})).await;
-    let paused = |it: &EtcdCluster| says(it, "Paused", "changes nothing");
+    let paused = |it: &EtcdCluster| says(it, "Paused", "makes no changes");
     operated.until("kv", "the pause is told", paused).await;
 
     // Nobody empties namespaces here, so it goes on ending.
@@ -212,10 +261,10 @@ async fn a_cluster_whose_namespace_is_being_deleted_waits_for_it_to_go() {
     operated.edit("kv", json!({"spec": {"paused": false}})).await;
     let awaited = |it: &EtcdCluster| {
         let conditions = status(it).conditions;
-        conditions.iter().any(|it| it.type_ == "Reconciling" && it.reason == reason::NAMESPACE_ENDING)
+        conditions.iter().any(|it| it.type_ == "Reconciling" && it.reason == reason::NAMESPACE_TERMINATING)
     };
     let waiting = operated.until("kv", "the wait for the namespace", awaited).await;
-    assert!(says(&waiting, "Reconciling", "nothing can be made in it any more"), "{waiting:?}");
+    assert!(says(&waiting, "Reconciling", "nothing can be created in it"), "{waiting:?}");
     assert_eq!(status(&waiting).phase, Some(Phase::Creating));
 
     operated.all::<EtcdCluster>().delete("kv", &DeleteParams::default()).await.expect("it is there");

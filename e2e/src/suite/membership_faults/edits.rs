@@ -34,15 +34,17 @@ pub async fn refused_or_explained(context: &Context) -> Result<()> {
     let version = cluster.object().await?.spec.version;
     cluster.edit(json!({"spec": {"version": OTHER_VERSION}})).await?;
     let told = |it: &EtcdCluster| not_rolled_out(it).is_some_and(|message| message.contains("spec.version"));
-    let seen = cluster.wait_for("it is told that the version is not rolled out", told).await?;
+    let seen = cluster.wait_for("it is not ready, because the version is not rolled out", told).await?;
     context.step(not_rolled_out(&seen).unwrap_or_default());
+    let shown = seen.status.and_then(|status| status.version);
+    ensure!(shown.as_ref() == Some(&version), "VERSION is {shown:?}, and {version} runs");
     scaled(&cluster, 2).await?;
     for member in cluster.members().await? {
         let runs = member.status().await?.version;
         ensure!(version.ends_with(&runs), "{} runs {runs}, not {version}", member.name);
     }
     cluster.edit(json!({"spec": {"version": version}})).await?;
-    cluster.wait_for("nothing is left to be told", |it| not_rolled_out(it).is_none()).await?;
+    cluster.wait_for("it is ready", |it| holds(it, condition::READY).is_some()).await?;
     scaled(&cluster, 1).await?;
     let after = lives(&cluster.pods().await?);
     ensure!(after == before, "a pod was replaced or restarted: {before:?}, {after:?}");
@@ -60,10 +62,9 @@ async fn refused(context: &Context, cluster: &Operated, change: Value, word: &st
 }
 
 fn not_rolled_out(cluster: &EtcdCluster) -> Option<String> {
-    let warning = holds(cluster, condition::SPEC_WARNING)?;
-    let about =
-        warning.reason.contains(reason::NOT_ROLLED_OUT) || warning.message.contains("not rolled over");
-    about.then(|| warning.message.clone())
+    let mut conditions = cluster.status.as_ref()?.conditions.iter();
+    let ready = conditions.find(|it| it.type_ == condition::READY && it.status == "False")?;
+    (ready.reason == reason::NOT_ROLLED_OUT).then(|| ready.message.clone())
 }
 
 /// Which pods there are, and how often each was started anew.

@@ -61,7 +61,7 @@ async fn refused_then_done(context: &Context, cluster: &Operated, size: u8, chan
 
 fn awaits_etcd(cluster: &EtcdCluster) -> bool {
     let conditions = cluster.status.iter().flat_map(|status| &status.conditions);
-    conditions.into_iter().any(|it| it.reason == reason::AWAITING_ETCD)
+    conditions.into_iter().any(|it| it.reason == reason::STEP_REJECTED)
 }
 
 /// How often the leader has refused such a change because it does not see enough voters.

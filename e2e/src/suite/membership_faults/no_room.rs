@@ -105,7 +105,7 @@ async fn settled_alone(cluster: &Operated) -> Result<()> {
 }
 
 fn waits_for_room(cluster: &EtcdCluster, pod: &str) -> bool {
-    member(cluster, pod).and_then(|it| it.waiting_for.as_deref()).is_some_and(|why| why.contains(NOWHERE))
+    member(cluster, pod).and_then(|it| it.reason.as_deref()).is_some_and(|why| why.contains(NOWHERE))
 }
 
 /// The cluster is at work, serves, and says what it waits for.

@@ -18,7 +18,7 @@ pub async fn told_and_made_anew(context: &Context) -> Result<()> {
     // etcd takes this argument, and finds out what it is worth when it starts.
     let loud = json!({"options": {"extraArguments": {"log-level": "loud"}}});
     let cluster = asked_for(context, 3, loud).await?;
-    let (refused, _) = refused_for(context, &cluster, reason::FORMATION_FAILED).await?;
+    let (refused, _) = refused_for(context, &cluster, reason::BOOTSTRAP_FAILED).await?;
     let pods = cluster.pod_names(3);
     // Two are enough for that; the third is told when it has tried, too.
     let names_all = |it: &EtcdCluster| {

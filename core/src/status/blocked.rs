@@ -1,0 +1,120 @@
+//! What blocks the operator or the clients of a cluster, in words.
+
+use super::conditions::{Value, find};
+use super::view::{Quorum, START_SECONDS, View};
+use crate::names::{condition, reason};
+use crate::observed::{MemberId, Ordinal, Process};
+use crate::plan::PodCause;
+use crate::quorum::quorum;
+use crate::validate::Problem;
+
+impl View<'_> {
+    /// Why nothing more happens until somebody changes something, if so.
+    pub fn stall(&self) -> Option<(&'static str, String)> {
+        match self.round.spec {
+            _ if self.seen().cluster.deleting => None,
+            Err(problems) => Some((reason::INVALID_SPEC, problems_of(problems))),
+            Ok(_) => self.blocked(),
+        }
+    }
+
+    /// The same, as far as it does not depend on whether the spec is valid.
+    pub fn blocked(&self) -> Option<(&'static str, String)> {
+        let refusals = &self.round.plan.refusals;
+        if let Some(first) = refusals.first() {
+            let texts: Vec<_> = refusals.iter().map(|refusal| self.terms().refused(refusal)).collect();
+            return Some((first.reason(), texts.join("; ")));
+        }
+        match self.quorum {
+            Quorum::Lost { .. } => Some((reason::QUORUM_LOST, self.without_quorum())),
+            Quorum::Unclear { long: true } => Some((reason::MEMBERS_UNREACHABLE, self.without_quorum())),
+            Quorum::NotYet => self.cannot_form(),
+            Quorum::Unclear { long: false } | Quorum::Serves | Quorum::Stopped => None,
+        }
+    }
+
+    /// Each alarm, the member that raised it and the way out, if there are any.
+    pub fn alarms(&self) -> Option<String> {
+        let alarms = self.seen().alarms();
+        let described: Vec<_> = alarms
+            .iter()
+            .map(|alarm| format!("{} on {}", alarm.kind, self.known_name(alarm.member)))
+            .collect();
+        let way_out = match alarms.iter().all(|alarm| alarm.kind == "NOSPACE") {
+            true => "etcd rejects writes: compact and defragment, then run etcdctl alarm disarm",
+            false => "etcd rejects requests: remove the cause, then run etcdctl alarm disarm",
+        };
+        (!alarms.is_empty()).then(|| format!("alarm {}; {way_out}", described.join(", ")))
+    }
+
+    /// With its pod, also while no list of members can be had.
+    fn known_name(&self, id: MemberId) -> String {
+        let mut before = self.before.members.iter();
+        let name = before.find(|it| it.id == Some(id.to_string())).and_then(|it| it.name.clone());
+        match self.members() {
+            Some(_) => self.terms().member(id),
+            None => name.map_or_else(|| id.to_string(), |name| format!("{name} ({id})")),
+        }
+    }
+
+    /// What is known of a quorum that does not serve.
+    pub fn without_quorum(&self) -> String {
+        let what = match self.quorum {
+            Quorum::Lost { able, voters } if able < quorum(voters) => format!(
+                "{able} of {voters} voting members can serve and quorum needs {}: the operator makes no changes until \
+                 members return",
+                quorum(voters)
+            ),
+            Quorum::Lost { .. } => {
+                "members respond but cannot elect a leader: check the network on port 2380".into()
+            }
+            Quorum::NotYet | Quorum::Stopped | Quorum::Serves | Quorum::Unclear { .. } => {
+                "no member serves linearizable reads: members are down or unreachable from the operator"
+                    .into()
+            }
+        };
+        let known: Vec<_> = self.last_known_voters().filter_map(|(_, ordinal)| ordinal).collect();
+        let wanted = Ordinal::below(self.round.goal.size);
+        let voters = if known.is_empty() { wanted.collect() } else { known };
+        let down = voters.into_iter().filter_map(|ordinal| self.why_down(ordinal));
+        std::iter::once(what).chain(self.alarms()).chain(down).collect::<Vec<_>>().join("; ")
+    }
+
+    /// Why the etcd of this pod certainly does not run, if so.
+    pub fn why_down(&self, ordinal: Ordinal) -> Option<String> {
+        let cause = PodCause::of(self.seen(), ordinal)?;
+        Some(format!("{}: {}", self.round.names.pod(ordinal), cause.text()))
+    }
+
+    /// Wanted pods that cannot start as they are, or that the StatefulSet does not create.
+    pub fn hopeless(&self) -> Vec<Ordinal> {
+        let hopeless = |ordinal: &Ordinal| match self.seen().pods.get(ordinal) {
+            Some(pod) => matches!(pod.etcd, Process::CannotStart(_) | Process::Failing(_)),
+            None => ordinal.0 < self.seen().replicas(),
+        };
+        Ordinal::below(self.round.goal.size).filter(hopeless).collect()
+    }
+
+    /// So many pods are hopeless, and have had their time, that no cluster can bootstrap.
+    fn cannot_form(&self) -> Option<(&'static str, String)> {
+        let hopeless = self.hopeless();
+        let stalled = find(&self.before.conditions, condition::STALLED);
+        let reported = stalled.is_some_and(|it| it.status == "True" && it.reason == reason::POD_START_FAILED);
+        let long = reported || self.was(condition::RECONCILING, Value::True, START_SECONDS);
+        if !long || hopeless.is_empty() || self.size() - hopeless.len() >= quorum(self.size()) {
+            return None;
+        }
+        let unexplained =
+            hopeless.iter().any(|&ordinal| PodCause::of(self.seen(), ordinal) == Some(PodCause::Missing));
+        let mut why: Vec<_> = hopeless.into_iter().filter_map(|ordinal| self.why_down(ordinal)).collect();
+        why.extend(
+            unexplained.then(|| format!("see kubectl describe statefulset {}", self.round.names.cluster)),
+        );
+        Some((reason::POD_START_FAILED, why.join("; ")))
+    }
+}
+
+/// All rules that the spec breaks.
+pub(super) fn problems_of(problems: &[Problem]) -> String {
+    problems.iter().map(Problem::to_string).collect::<Vec<_>>().join("; ")
+}
