@@ -61,7 +61,7 @@ pub async fn wait_for_log(context: &Context, cluster: &Operated, pod: &str, word
 }
 
 /// What an agent says when it follows the order to form a cluster.
-const BEGINS: &str = "starting etcd to form a cluster";
+const BEGINS: &str = "starting etcd to bootstrap the cluster";
 
 /// These pods were there when the cluster was born, and say so.
 pub async fn all_began(context: &Context, cluster: &Operated, pods: &[&str]) -> Result<()> {
