@@ -270,7 +270,7 @@ impl Worker {
                     object = format!("EtcdCluster {namespace}/{name}"),
                     action,
                     milliseconds,
-                    "did"
+                    "step done"
                 );
                 Ok(true)
             }
