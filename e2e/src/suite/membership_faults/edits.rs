@@ -34,7 +34,7 @@ pub async fn refused_or_explained(context: &Context) -> Result<()> {
     let version = cluster.object().await?.spec.version;
     cluster.edit(json!({"spec": {"version": OTHER_VERSION}})).await?;
     let told = |it: &EtcdCluster| not_rolled_out(it).is_some_and(|message| message.contains("spec.version"));
-    let seen = cluster.wait_for("it is told that the version is not rolled out", told).await?;
+    let seen = cluster.wait_for("the status reports that the version is not rolled out", told).await?;
     context.step(not_rolled_out(&seen).unwrap_or_default());
     scaled(&cluster, 2).await?;
     for member in cluster.members().await? {
