@@ -168,7 +168,7 @@ impl Kube {
                     self.objects.claims.insert(ordinal, claim);
                 }
             }
-            let reported = Process::CannotStart("not placed yet".into());
+            let reported = Process::CannotStart("not scheduled yet".into());
             let pod = Pod { uid: self.uid(), terminating: false, published: false, reported };
             self.objects.pods.insert(ordinal, pod);
         }

@@ -76,12 +76,12 @@ fn ask(world: &mut World, objects: &Objects, sight: Sight, silent: &BTreeMap<Mem
         let same = world.kube.sandboxes.get(&ordinal).is_some_and(|sandbox| sandbox.uid == pod.uid);
         let lost = sight.etcd_unreachable || world.random.chance(sight.answers_lost_per_mille);
         let answer = if same && !lost { answer(world, ordinal) } else { None };
-        answers.insert(ordinal, answer.map_or_else(|| Seen::Unknown("no answer".into()), Seen::Known));
+        answers.insert(ordinal, answer.map_or_else(|| Seen::Unknown("no response".into()), Seen::Known));
     }
     let serving = answers.iter().find(|(_, answer)| answer.known().is_some_and(|answer| answer.linearizable));
     let members = match serving {
         Some((ordinal, Seen::Known(answer))) => Seen::Known(members(world, *ordinal, answer)),
-        Some(_) | None => Seen::Unknown("nobody serves a linearizable read".into()),
+        Some(_) | None => Seen::Unknown("no member serves a linearizable read".into()),
     };
     let silent_since = silent.iter().map(|(&id, &since)| (id, time(since))).collect();
     Etcd { answers, members, silent_since }
