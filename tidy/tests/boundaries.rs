@@ -77,8 +77,5 @@ fn every_manifest_is_installed() {
         .filter(|path| path.starts_with(&config) && !path.ends_with("kustomization.yaml"))
         .collect();
     let differing: Vec<_> = listed.symmetric_difference(&there).map(|path| shown(path)).collect();
-    assert!(
-        differing.is_empty(),
-        "config/kustomization.yaml and the files in config/ differ: {differing:?}"
-    );
+    assert!(differing.is_empty(), "config/kustomization.yaml and the files in config/ differ: {differing:?}");
 }
