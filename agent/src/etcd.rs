@@ -11,13 +11,13 @@ use crate::settings::Settings;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("etcd cannot be configured so: {}", list(.0))]
+    #[error("invalid etcd configuration: {}", list(.0))]
     Problems(Vec<Problem>),
-    #[error("etcd does not accept its arguments: {0}")]
+    #[error("etcd rejected its arguments: {0}")]
     Arguments(String),
     #[error("cannot run {0}")]
     Run(String, #[source] io::Error),
-    #[error("etcd ended while it received the data of the other members ({status}): {complaint}")]
+    #[error("etcd exited while receiving data from the other members ({status}): {complaint}")]
     Ended { status: ExitStatus, complaint: String },
 }
 

@@ -70,7 +70,7 @@ pub fn until(
         wait(applied);
         let ended = receiver.lock().as_mut().map(Child::try_wait).transpose().map_err(failed)?.flatten();
         if let Some(status) = ended {
-            let complaint = log.join().ok().flatten().unwrap_or_else(|| "it did not say why".into());
+            let complaint = log.join().ok().flatten().unwrap_or_else(|| "it logged no error".into());
             return Err(Error::Ended { status, complaint });
         }
         // While it does not tell, it still has what it had.

@@ -33,11 +33,11 @@ const FIRST_LOOKUP_OF_RESTART: Duration = Duration::from_millis(200);
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("cannot listen for signals")]
+    #[error("cannot handle signals")]
     Signals(#[source] io::Error),
-    #[error("the pod's template is wrong")]
+    #[error("invalid environment of the etcd container")]
     Settings(#[source] settings::Error),
-    #[error("the volume cannot be used")]
+    #[error("cannot use the volume")]
     Volume(#[source] volume::Error),
     #[error("{reason}: {0}", reason = .0.reason())]
     Refused(Refusal),
@@ -61,7 +61,7 @@ pub fn start() -> Result<Infallible, Error> {
                     sign(&settings, &evidence, None)?;
                 }
                 let compares = guard.all_others_serve();
-                log::info("starting etcd again", &[("compares data first", &compares.to_string())]);
+                log::info("restarting etcd", &[("initial-corrupt-check", &compares.to_string())]);
                 return etcd::become_etcd(&settings, Birth::Known { compares }).map_err(Error::Etcd);
             }
             Start::Join { members, fetch_until } => {
@@ -71,15 +71,15 @@ pub fn start() -> Result<Infallible, Error> {
                     log::info("starting etcd as a new member", &[cluster]);
                     return etcd::become_etcd(&settings, Birth::Joins(&members)).map_err(Error::Etcd);
                 };
-                log::info("starting etcd as a new member, to receive data first", &[cluster]);
+                log::info("starting etcd to receive data from the other members", &[cluster]);
                 guard.fetch(wanted, evidence, &members, &receiver)?;
-                log::info("starting etcd with the data of the other members", &[cluster]);
+                log::info("starting etcd with the received data", &[cluster]);
                 // There is nothing to compare: what it has came from them a moment ago.
                 return etcd::become_etcd(&settings, Birth::Known { compares: false }).map_err(Error::Etcd);
             }
             Start::Bootstrap { order } => {
                 begin(&settings, &evidence, Birth::Founds(&order), Some(&order))?;
-                log::info("starting etcd to form a cluster", &[("order", &order.nonce)]);
+                log::info("starting etcd to bootstrap the cluster", &[("order", &order.nonce)]);
                 return etcd::become_etcd(&settings, Birth::Founds(&order)).map_err(Error::Etcd);
             }
         }
@@ -92,7 +92,7 @@ fn end_when_told(receiver: Receiver) -> Result<(), Error> {
     std::thread::spawn(move || {
         if signals.forever().next().is_some() {
             let _none_from_now_on = receiver.end();
-            log::info("told to end before etcd was started", &[]);
+            log::info("received a termination signal before etcd started", &[]);
             std::process::exit(0);
         }
     });
@@ -175,7 +175,7 @@ impl<'a> Guard<'a> {
         let address = SocketAddr::new(self.settings.place.listen, METRICS_PORT);
         match Page::open(address, self.report(&Waiting::Looking, Timestamp::now(), evidence)) {
             Ok(page) => self.page = Some(page),
-            Err(error) => log::warn("cannot be asked what is waited for", &[("error", &error.to_string())]),
+            Err(error) => log::warn("cannot serve the agent's status", &[("error", &error.to_string())]),
         }
     }
 
@@ -308,7 +308,7 @@ fn begin(
     sign(settings, evidence, order)?;
     let Volume { has_log: _, has_remains, identity: _ } = evidence.volume;
     if has_remains {
-        log::warn("putting data without a log aside", &[("directory", path::DISCARDED)]);
+        log::warn("moving data without a write-ahead log aside", &[("directory", path::DISCARDED)]);
         volume::put_remains_aside(&settings.volume).map_err(Error::Volume)?;
     }
     Ok(())

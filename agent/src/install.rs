@@ -8,7 +8,7 @@ use etcd_operator_core::agent::path;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("cannot find out where this program is")]
+    #[error("cannot find the path of this program")]
     Own(#[source] std::io::Error),
     #[error("cannot copy this program to {path}")]
     Copy { path: PathBuf, source: std::io::Error },

@@ -5,10 +5,10 @@ use std::process::ExitCode;
 use etcd_agent::{guard, install, log, settings};
 
 const USAGE: &str = "\
-Guards every start of etcd in a member's pod.
+Starts etcd in a member's pod once it is safe.
 
-Usage: etcd-agent install DIRECTORY    copy this program there
-       etcd-agent start                start etcd as soon as it may start, and become it
+Usage: etcd-agent install DIRECTORY    copy this program to DIRECTORY
+       etcd-agent start                become etcd as soon as it is safe to start it
        etcd-agent --version";
 
 fn main() -> ExitCode {
@@ -24,7 +24,7 @@ fn main() -> ExitCode {
         },
         ["start"] => {
             let Err(error) = guard::start();
-            log::error("etcd is not started", &error);
+            log::error("cannot start etcd", &error);
             settings::leave_message(&log::chain(&error));
             ExitCode::FAILURE
         }

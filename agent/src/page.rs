@@ -97,7 +97,7 @@ impl Shared {
         let mut words = line.split(' ');
         let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
-        let waiting = "etcd has not been started yet\n".to_owned();
+        let waiting = "etcd has not started yet\n".to_owned();
         match (method, path) {
             ("GET", PAGE) => self.report(),
             ("POST", PAGE) => match serde_json::from_str(body) {

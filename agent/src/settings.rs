@@ -9,11 +9,11 @@ use etcd_operator_core::order;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("the variable {0} is not set")]
+    #[error("environment variable {0} is not set")]
     Missing(&'static str),
-    #[error("the variable {0} is no address")]
+    #[error("environment variable {0} is not an IP address")]
     NoAddress(&'static str, #[source] std::net::AddrParseError),
-    #[error("the variable {name} is not a member's configuration", name = environment::CONFIG)]
+    #[error("environment variable {name} is not a valid member configuration", name = environment::CONFIG)]
     NoConfig(#[source] serde_json::Error),
 }
 

@@ -14,11 +14,11 @@ use crate::files::{read_if_there, sync_directory_of, write_durably};
 pub enum Error {
     #[error("cannot read {path}")]
     Read { path: PathBuf, source: io::Error },
-    #[error("cannot understand {path}")]
+    #[error("cannot parse {path}")]
     Understand { path: PathBuf, source: serde_json::Error },
     #[error("cannot write {path}")]
     Write { path: PathBuf, source: io::Error },
-    #[error("cannot put {path} aside")]
+    #[error("cannot move {path} aside")]
     PutAside { path: PathBuf, source: io::Error },
 }
 

@@ -190,8 +190,8 @@ fn a_volume_of_another_cluster_or_pod_is_refused_and_can_be_adopted() {
     assert_eq!(
         cluster.termination_message(0),
         format!(
-            "ForeignCluster: the volume holds data of another cluster (UID {former}, this one is another): \
-             delete the volume, or have the cluster adopt it"
+            "ForeignCluster: the volume holds data of another cluster (UID {former}, expected another): delete \
+             the volume, or let this cluster adopt it"
         )
     );
 
@@ -209,7 +209,10 @@ fn a_volume_of_another_cluster_or_pod_is_refused_and_can_be_adopted() {
     cluster.rename_volume(0, 1);
     cluster.start(1);
     assert_eq!(cluster.ended(1).code(), Some(1));
-    assert_eq!(cluster.termination_message(1), "ForeignPod: the volume holds data of kv-0, and this is kv-1");
+    assert_eq!(
+        cluster.termination_message(1),
+        "ForeignPod: the volume holds data of kv-0, but this pod is kv-1: put the original volume back"
+    );
 }
 
 #[test]
@@ -221,7 +224,7 @@ fn an_argument_that_etcd_does_not_know_uses_no_order_up() {
     assert_eq!(cluster.ended(0).code(), Some(1));
     assert_eq!(
         cluster.termination_message(0),
-        "etcd does not accept its arguments: flag provided but not defined: -max-requests-bytes"
+        "etcd rejected its arguments: flag provided but not defined: -max-requests-bytes"
     );
     cluster.config.options.extra_arguments.clear();
     cluster.start(0);
@@ -241,7 +244,7 @@ fn a_first_start_that_failed_half_way_is_cleaned_up_behind() {
     fs::write(snap.join("db"), "not a database").expect("a file");
     cluster.start(1);
     assert_eq!(cluster.ended(1).code(), Some(1), "nothing says whose that is");
-    assert!(cluster.termination_message(1).starts_with("NobodysData"));
+    assert!(cluster.termination_message(1).starts_with("UnknownOwner"));
 
     let identity = format!(r#"{{"clusterUid":"{}","name":"kv-1"}}"#, cluster.config.cluster_uid);
     fs::write(cluster.volume(1).join(path::IDENTITY), identity).expect("a file");

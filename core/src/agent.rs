@@ -138,7 +138,7 @@ mod tests {
         let report = report(Waiting::PeersMissing { missing: vec!["kv-2".into()] });
         assert_eq!(
             serde_json::to_string(&report).expect("plain data"),
-            r#"{"clusterUid":"uid-1","name":"kv-1","peerUrl":"http://kv-1:2380","everStarted":false,"reason":"PeersMissing","missing":["kv-2"],"message":"pods of the order to come up: kv-2","since":"1970-01-01T00:00:00Z"}"#
+            r#"{"clusterUid":"uid-1","name":"kv-1","peerUrl":"http://kv-1:2380","everStarted":false,"reason":"PeersMissing","missing":["kv-2"],"message":"pods to start before bootstrap: kv-2","since":"1970-01-01T00:00:00Z"}"#
         );
     }
 

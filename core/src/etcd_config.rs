@@ -263,8 +263,10 @@ fn of_version(version: Version, compares: bool) -> Vec<(&'static str, String)> {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Version(version) => write!(f, "etcd {version} is not supported: 3.5 is the oldest"),
-            Self::Owned(argument) => write!(f, "the argument {argument} belongs to the operator"),
+            Self::Version(version) => write!(f, "etcd {version} is not supported: use 3.5 or later"),
+            Self::Owned(argument) => {
+                write!(f, "the operator sets the argument {argument}: remove it from extraArguments")
+            }
         }
     }
 }

@@ -57,9 +57,9 @@ impl BootstrapOrder {
 impl fmt::Display for Malformed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotJson(error) => write!(f, "it is not what was expected: {error}"),
-            Self::NoNonce => f.write_str("it has no nonce"),
-            Self::NoMembers => f.write_str("it names no members"),
+            Self::NotJson(error) => write!(f, "invalid JSON: {error}"),
+            Self::NoNonce => f.write_str("the nonce is missing"),
+            Self::NoMembers => f.write_str("the list of members is empty"),
         }
     }
 }

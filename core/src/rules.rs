@@ -51,8 +51,8 @@ pub(crate) struct NameRule {
 
 pub(crate) const CLUSTER_NAME: NameRule = NameRule {
     cel: "self.metadata.name.size() <= 52 && self.metadata.name.matches('^[a-z]([a-z0-9-]*[a-z0-9])?$')",
-    message: "the name of a cluster becomes part of names of Services and pods: choose at most 52 \
-        lower-case letters, digits and dashes, with a letter first and no dash last",
+    message: "must be at most 52 lower-case letters, digits and dashes, starting with a letter and not ending with a \
+        dash, because the names of Services and pods contain it",
     broken: |name| name.len() > 52 || !syntax::is_service_name(name),
 };
 
@@ -71,6 +71,6 @@ pub(crate) fn of_backup() -> impl Iterator<Item = &'static Rule<EtcdBackupSpec>>
 const BACKUP: &[Rule<EtcdBackupSpec>] = &[Rule {
     at: "",
     server: Server::Cel("self.storageType != 'S3' || has(self.s3)"),
-    message: "storageType S3 needs to know the bucket: add the section s3",
+    message: "storageType S3 requires a bucket: set s3.bucket",
     broken: |backup| backup.storage_type == StorageType::S3 && backup.s3.is_none(),
 }];

@@ -69,7 +69,7 @@ fn formed_lists(evidence: &Evidence) -> impl Iterator<Item = &MemberList> {
 fn against_volume(evidence: &Evidence) -> Option<Refusal> {
     let Volume { has_log, has_remains, identity } = &evidence.volume;
     let Some(identity) = identity else {
-        return (*has_log || *has_remains).then_some(Refusal::NobodysData);
+        return (*has_log || *has_remains).then_some(Refusal::UnknownOwner);
     };
     let adopted = evidence.adopts.as_ref() == Some(&identity.cluster_uid);
     if identity.cluster_uid != evidence.cluster_uid && !adopted {
@@ -201,17 +201,17 @@ fn without_cluster(evidence: &Evidence) -> Start {
 
 fn not_for_us(evidence: &Evidence, order: &BootstrapOrder) -> Option<String> {
     if order.cluster_uid != evidence.cluster_uid {
-        return Some(format!("this one is for cluster UID {}", order.cluster_uid));
+        return Some(format!("the current order is for cluster UID {}", order.cluster_uid));
     }
     if let Some(attempt) = evidence.attempt.filter(|&attempt| attempt != order.attempt) {
         return Some(format!(
-            "this one is for attempt {}, and the pod was made for {attempt}",
+            "the current order is for attempt {}, this pod was created for attempt {attempt}",
             order.attempt
         ));
     }
     match order.members.get(&evidence.name) {
-        None => Some("this one does not name it".into()),
-        Some(url) if *url != evidence.peer_url => Some(format!("this one expects it at {url}")),
+        None => Some("the current order does not list it".into()),
+        Some(url) if *url != evidence.peer_url => Some(format!("the current order lists it at {url}")),
         Some(_) => None,
     }
 }

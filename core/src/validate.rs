@@ -36,7 +36,7 @@ pub fn validate(cluster: &EtcdCluster) -> Result<Intent, Vec<Problem>> {
         Some(intent) if problems.is_empty() => Ok(intent),
         None if problems.is_empty() => Err(vec![Problem {
             field: "spec".into(),
-            message: "breaks a rule that has no name: please report this with the spec".into(),
+            message: "breaks a rule without a message: report this as a bug, with the spec".into(),
         }]),
         Some(_) | None => Err(problems),
     }

@@ -50,7 +50,7 @@ impl Context {
     }
 
     fn cluster(&self) -> &(Up, Client) {
-        self.cluster.as_ref().expect("a test that asks for nothing to be up uses no cluster of ours")
+        self.cluster.as_ref().expect("a test without a testbed must not use one")
     }
 
     pub fn kubectl(&self) -> Kubectl {
@@ -71,11 +71,10 @@ impl Context {
         let installing = async || {
             let operator = Operator::install(&Cluster::of_testbed(bed.clone()).await?, None).await?;
             operator.ready().await?;
-            self.step(format!("the operator runs: {}", operator.tag.as_deref().unwrap_or_default()));
+            self.step(format!("the operator is running: {}", operator.tag.as_deref().unwrap_or_default()));
             Ok::<_, anyhow::Error>(operator)
         };
-        let operator =
-            operator.get_or_try_init(installing).await.context("the operator cannot be installed")?;
+        let operator = operator.get_or_try_init(installing).await.context("cannot install the operator")?;
         operator.start().await?;
         Ok(operator)
     }
@@ -111,13 +110,13 @@ impl Context {
 
     pub async fn inject(&self, fault: Fault) -> Result<Injected> {
         let injected = fault::inject(self.bed(), fault).await?;
-        self.step(format!("done: {}", injected.id));
+        self.step(format!("injected: {}", injected.id));
         Ok(injected)
     }
 
     pub async fn undo(&self, injected: &Injected) -> Result<()> {
         injected.undo(self.bed()).await?;
-        self.step(format!("undone: {}", injected.id));
+        self.step(format!("reverted: {}", injected.id));
         Ok(())
     }
 }

@@ -69,7 +69,7 @@ impl Member {
 
     pub async fn status(&self) -> Result<Status> {
         let answer = self.ask("status", DEADLINE, async |client| client.status().await).await?;
-        let header = answer.header().context("status without a header")?;
+        let header = answer.header().context("the status has no header")?;
         Ok(Status {
             version: answer.version().to_owned(),
             member_id: header.member_id(),
@@ -98,7 +98,7 @@ impl Member {
         let options = GetOptions::new().with_count_only();
         let answer =
             self.ask("get", DEADLINE, async |client| client.get(ABSENT_KEY, Some(options)).await).await?;
-        Ok(answer.header().context("an answer without a header")?.revision())
+        Ok(answer.header().context("the response has no header")?.revision())
     }
 
     async fn read(&self, key: &str, options: GetOptions, deadline: Duration) -> Result<Option<String>> {
@@ -120,7 +120,7 @@ impl Member {
         };
         tokio::time::timeout(deadline, asking)
             .await
-            .map_err(|_| anyhow!("no answer in {deadline:?}"))
+            .map_err(|_| anyhow!("no response within {deadline:?}"))
             .and_then(|answer| answer.map_err(anyhow::Error::from))
             .with_context(|| format!("{what} at {} ({})", self.name, self.address))
     }
@@ -134,5 +134,5 @@ pub async fn leader(members: &[Member]) -> Result<Member> {
             return Ok(member.clone());
         }
     }
-    Err(anyhow!("no member says that it leads"))
+    Err(anyhow!("no member reports that it is the leader"))
 }

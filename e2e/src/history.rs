@@ -132,7 +132,7 @@ impl History {
     pub async fn stop(mut self, limit: Duration) -> Result<Verdict> {
         self.pause().await;
         if let Some(Err(panic)) = self.clients.try_join_next() {
-            return Err(panic).context("a client of the history broke");
+            return Err(panic).context("a client of the history panicked");
         }
         let read = self.read_all(limit).await;
         self.resume_for_nobody().await;
@@ -140,10 +140,10 @@ impl History {
         let judgement = self.checker.judge(&self.file).await?;
         let shown = workspace::shown(&self.file);
         match judgement {
-            Judgement::Violated(text) => bail!("the cluster broke a promise ({shown}):\n{text}"),
+            Judgement::Violated(text) => bail!("the history violates consistency ({shown}):\n{text}"),
             Judgement::Undecided(text) => {
                 read.with_context(|| format!("the final reads of {shown}"))?;
-                bail!("{shown} cannot be judged:\n{text}")
+                bail!("cannot check {shown}:\n{text}")
             }
             Judgement::Good(verdict) => read.map(|()| verdict),
         }

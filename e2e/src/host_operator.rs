@@ -48,8 +48,8 @@ impl HostOperator {
     pub async fn next_step(&mut self, cluster: &Operated) -> Result<String> {
         let object = format!("EtcdCluster {}/{}", cluster.namespace, cluster.name);
         loop {
-            let line = self.log.next_line().await?.context("the operator on this machine has ended")?;
-            writeln!(self.kept, "{line}").context("cannot keep the operator's log")?;
+            let line = self.log.next_line().await?.context("the operator on this machine has exited")?;
+            writeln!(self.kept, "{line}").context("cannot save the operator's log")?;
             if let Some(action) = step(&line, &object) {
                 return Ok(action);
             }
@@ -70,7 +70,7 @@ impl HostOperator {
     /// kills last for minutes, and shows nothing that tests with two operators do not show.
     pub async fn kill(mut self) -> Result<()> {
         self.process.kill().await.context("cannot kill the operator on this machine")?;
-        writeln!(self.kept, "killed").context("cannot keep the operator's log")?;
+        writeln!(self.kept, "killed").context("cannot save the operator's log")?;
         let leases = Api::<Lease>::namespaced(self.client.clone(), NAMESPACE);
         match leases.delete(DEPLOYMENT, &DeleteParams::default()).await {
             Err(kube::Error::Api(answer)) if answer.code == 404 => Ok(()),
@@ -94,7 +94,8 @@ fn kept_log(context: &Context) -> Result<File> {
 fn step(line: &str, object: &str) -> Option<String> {
     let line: Value = serde_json::from_str(line).ok()?;
     let is = |field: &str, value: &str| line[field].as_str() == Some(value);
-    (is("message", "did") && is("object", object)).then(|| line["action"].as_str().map(str::to_owned))?
+    (is("message", "step done") && is("object", object))
+        .then(|| line["action"].as_str().map(str::to_owned))?
 }
 
 #[cfg(test)]
@@ -107,10 +108,10 @@ mod tests {
             format!(r#"{{"level":"INFO","message":"{message}","object":"{object}","action":"delete pod 1"}}"#)
         };
         assert_eq!(
-            step(&line("did", "EtcdCluster ns/kv"), "EtcdCluster ns/kv").as_deref(),
+            step(&line("step done", "EtcdCluster ns/kv"), "EtcdCluster ns/kv").as_deref(),
             Some("delete pod 1")
         );
-        assert_eq!(step(&line("did", "EtcdCluster ns/kv2"), "EtcdCluster ns/kv"), None);
+        assert_eq!(step(&line("step done", "EtcdCluster ns/kv2"), "EtcdCluster ns/kv"), None);
         assert_eq!(step(&line("leading", "EtcdCluster ns/kv"), "EtcdCluster ns/kv"), None);
         assert_eq!(step("Segmentation fault", "EtcdCluster ns/kv"), None);
     }

@@ -41,7 +41,7 @@ pub struct Operator {
 /// What `kubectl apply -k` takes.
 pub fn config() -> Result<PathBuf> {
     let config = workspace::root().join("config");
-    ensure!(config.is_dir(), "no {}: run this from the project's tree", config.display());
+    ensure!(config.is_dir(), "cannot find {}: run this from the project's directory", config.display());
     Ok(config)
 }
 
@@ -114,7 +114,7 @@ impl Operator {
     pub async fn stop(&self) -> Result<()> {
         self.scale(0).await?;
         let selected = watcher::Config::default().labels(SELECTOR);
-        wait::objects(self.pods(), selected, "the operator is gone", READY_LIMIT, |pods| pods.is_empty())
+        wait::objects(self.pods(), selected, "the operator is deleted", READY_LIMIT, |pods| pods.is_empty())
             .await
             .map(drop)
     }
@@ -165,13 +165,13 @@ fn static_programs(given: Option<&Path>) -> Result<[PathBuf; 2]> {
     let directory = match given {
         Some(directory) => directory.to_owned(),
         None => {
-            let this = std::env::current_exe().context("this program's own path is unknown")?;
-            this.ancestors().nth(2).context("this program lies in no target directory")?.join(STATIC)
+            let this = std::env::current_exe().context("cannot find the path of this program")?;
+            this.ancestors().nth(2).context("this program is not in a target directory")?.join(STATIC)
         }
     };
     let programs = PROGRAMS.map(|name| directory.join(name));
     for program in &programs {
-        ensure!(program.is_file(), "no {}: `make image` builds it", program.display());
+        ensure!(program.is_file(), "cannot find {}: run `make image`", program.display());
     }
     Ok(programs)
 }
@@ -214,7 +214,7 @@ fn overlay(config: &Path, tag: &str) -> Result<PathBuf> {
         .with_context(|| format!("cannot write into {}", directory.display()))?;
     ensure!(
         directory.join("../../config").canonicalize()? == config.canonicalize()?,
-        "target/ is not in the tree"
+        "the path of target/ is not below the project's directory"
     );
     Ok(directory)
 }

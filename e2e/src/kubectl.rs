@@ -82,10 +82,10 @@ impl Kubectl {
     pub async fn port_forward(&self, arguments: &[&str]) -> Result<Forward> {
         let mut running = self.keep_running(&[&["port-forward"], arguments].concat())?;
         let said = tokio::time::timeout(FIRST_WORD, running.next_line()).await;
-        let said = said.context("port-forward says nothing")??;
+        let said = said.context("port-forward printed nothing")??;
         // Forwarding from 127.0.0.1:40123 -> 2379
         let address = said.split_whitespace().nth(2).and_then(|address| address.parse().ok());
-        let address = address.with_context(|| format!("no address in {said:?}"))?;
+        let address = address.with_context(|| format!("port-forward printed no address: {said:?}"))?;
         Ok(Forward { address, running })
     }
 
@@ -109,11 +109,11 @@ pub struct Running {
 
 impl Running {
     pub async fn next_line(&mut self) -> Result<String> {
-        self.told.next_line().await?.context("kubectl ended")
+        self.told.next_line().await?.context("kubectl exited")
     }
 
     pub async fn stop(mut self) -> Result<()> {
-        self.child.kill().await.context("cannot end kubectl")
+        self.child.kill().await.context("cannot stop kubectl")
     }
 }
 

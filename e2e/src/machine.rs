@@ -68,7 +68,7 @@ impl Snapshot {
             let (was, is) =
                 (self.subjects.get(subject).unwrap_or(&none), later.subjects.get(subject).unwrap_or(&none));
             changes.extend(is.difference(was).map(|line| format!("{subject}: new: {line}")));
-            changes.extend(was.difference(is).map(|line| format!("{subject}: gone: {line}")));
+            changes.extend(was.difference(is).map(|line| format!("{subject}: missing: {line}")));
         }
         changes
     }

@@ -66,7 +66,7 @@ impl Operated {
     pub async fn edit(&self, change: Value) -> Result<()> {
         let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
         let edited = self.api::<EtcdCluster>().patch(&self.name, &parameters, &Patch::Merge(&change)).await;
-        edited.map(drop).with_context(|| format!("cannot edit EtcdCluster {} by {change}", self.name))
+        edited.map(drop).with_context(|| format!("cannot patch EtcdCluster {} with {change}", self.name))
     }
 
     pub async fn delete(&self) -> Result<()> {
@@ -76,9 +76,9 @@ impl Operated {
 
     /// Waits until the object is gone, and with it everything that it owns but volumes.
     pub async fn wait_until_gone(&self) -> Result<()> {
-        let what = format!("EtcdCluster {} is gone", self.name);
+        let what = format!("EtcdCluster {} is deleted", self.name);
         wait::gone(self.api::<EtcdCluster>(), &self.name, &what, LIMIT).await?;
-        let what = format!("the pods of {} are gone", self.name);
+        let what = format!("the pods of {} are deleted", self.name);
         let selected = kube::runtime::watcher::Config::default().labels(&self.selector());
         wait::objects(self.api::<Pod>(), selected, &what, LIMIT, BTreeMap::is_empty).await?;
         self.progress.step(format!("{} is gone", self.name));
@@ -87,7 +87,7 @@ impl Operated {
 
     /// Waits until the status says of the spec as it is now that nothing is left to do, with so many members.
     pub async fn wait_until_settled(&self, size: u8) -> Result<EtcdCluster> {
-        let what = format!("{} is settled with {size} member(s)", self.name);
+        let what = format!("{} is up to date with {size} member(s)", self.name);
         let is_settled = |cluster: &EtcdCluster| is_settled(cluster, size);
         let cluster = self.wait_for(&what, is_settled).await?;
         self.progress.step(what);
@@ -99,7 +99,7 @@ impl Operated {
         let waited = wait::present(self.api(), &self.name, what, LIMIT, holds).await;
         match waited {
             Ok(cluster) => Ok(cluster),
-            Err(error) => bail!("{error:#}\nevents, the oldest first:\n{}", self.told().await.join("\n")),
+            Err(error) => bail!("{error:#}\nevents, oldest first:\n{}", self.told().await.join("\n")),
         }
     }
 
@@ -173,7 +173,7 @@ impl Operated {
             }
         }
         let nobody = || anyhow::anyhow!("no pod of {} has an address", self.name);
-        Err(last.unwrap_or_else(nobody).context(format!("nobody answers for {}", self.name)))
+        Err(last.unwrap_or_else(nobody).context(format!("no member of {} responds", self.name)))
     }
 
     /// Events about the object, the oldest first.

@@ -105,7 +105,7 @@ impl Plain {
         services.delete_collection(&background, &selected).await.context("cannot delete the Service")?;
         claims.delete_collection(&background, &selected).await.context("cannot delete the claims")?;
         let selected = watcher::Config::default().labels(&self.selector());
-        let what = format!("{} and its volumes are gone", self.name);
+        let what = format!("{} and its volumes are deleted", self.name);
         wait::objects(self.pods(client), selected.clone(), &what, limit, BTreeMap::is_empty).await?;
         wait::objects(claims, selected, &what, limit, BTreeMap::is_empty).await?;
         Ok(())

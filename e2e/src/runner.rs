@@ -93,10 +93,10 @@ impl Session {
     async fn take_down(&mut self, progress: Progress) -> Result<()> {
         if let Ok(bed) = Testbed::attach() {
             let Config { nodes, dns } = bed.config();
-            progress.step(format!("taking down the testbed with {nodes} node(s) and DNS profile {dns}"));
+            progress.step(format!("stopping the testbed with {nodes} node(s) and DNS profile {dns}"));
         }
         self.up = None;
-        Testbed::down().await.context("cannot take the testbed down")
+        Testbed::down().await.context("cannot stop the testbed")
     }
 }
 
@@ -105,7 +105,7 @@ pub fn trials(tests: Vec<Test>, resume: bool) -> Result<Vec<Trial>> {
     let runtime = Arc::new(tokio::runtime::Runtime::new().context("cannot start the runtime")?);
     let session = Arc::new(Mutex::new(Session::default()));
     let passed = match Passed::load() {
-        Err(error) if resume => return Err(error.context("cannot tell which tests passed")),
+        Err(error) if resume => return Err(error.context("cannot read which tests passed")),
         Err(_) => None, // Not a git tree: nothing can be remembered of it.
         Ok(passed) => Some(passed),
     };
@@ -115,7 +115,7 @@ pub fn trials(tests: Vec<Test>, resume: bool) -> Result<Vec<Trial>> {
         Trial::ignorable_test(test.name, move || {
             let mut passed = passed.lock().map_err(|_| "the record of passed tests is broken")?;
             if resume && passed.as_ref().is_some_and(|passed| passed.contains(test.name)) {
-                return Ok(Completion::ignored_with("passed before for this source"));
+                return Ok(Completion::ignored_with("already passed for this source"));
             }
             let mut session = session.lock().map_err(|_| "the session is broken")?;
             let outcome = runtime.block_on(run_one(&test, &mut session));
@@ -152,7 +152,7 @@ async fn run_one(test: &Test, session: &mut Session) -> Result<()> {
     evidence::clear(test.name);
     let arranged = session.arrange(&test.topology, progress).await;
     let (bed, namespace, outcome) = match arranged {
-        Err(error) => (None, None, Err(error.context("the testbed is not there"))),
+        Err(error) => (None, None, Err(error.context("cannot prepare the testbed"))),
         Ok(up) => {
             let bed = up.as_ref().map(|up| up.bed.clone());
             match enter(test, up, progress).await {
@@ -174,7 +174,7 @@ async fn run_one(test: &Test, session: &mut Session) -> Result<()> {
             let kept = evidence::collect(test.name, &text, bed.as_ref(), namespace.as_deref()).await;
             Err(match kept {
                 Ok(directory) => anyhow!("{text}\nevidence: {}", workspace::shown(&directory)),
-                Err(lost) => anyhow!("{text}\nno evidence could be kept: {lost:#}"),
+                Err(lost) => anyhow!("{text}\ncannot save evidence: {lost:#}"),
             })
         }
     };
@@ -192,11 +192,11 @@ async fn guarded(work: impl Future<Output = Result<()>>) -> Result<()> {
     let limited = tokio::time::timeout(TEST_LIMIT, work);
     match AssertUnwindSafe(limited).catch_unwind().await {
         Ok(Ok(outcome)) => outcome,
-        Ok(Err(_)) => Err(anyhow!("not done after {TEST_LIMIT:?}")),
+        Ok(Err(_)) => Err(anyhow!("timed out after {TEST_LIMIT:?}")),
         Err(panic) => {
             let text = panic.downcast_ref::<String>().map(String::as_str);
             let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-            Err(anyhow!("panicked: {}", text.unwrap_or("without a word")))
+            Err(anyhow!("panicked: {}", text.unwrap_or("without a message")))
         }
     }
 }

@@ -152,7 +152,7 @@ impl Three {
         for member in &self.members {
             serves_again(member, limit).await?;
         }
-        context.step("all members serve, nothing is lost");
+        context.step("all members serve, no data is lost");
         Ok(())
     }
 }

@@ -17,11 +17,11 @@ pub const KIND_CLUSTER: &str = "etcd-operator";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Target {
-    /// The project's own Kubernetes on this machine, brought up when it is not there.
+    /// The testbed: a Kubernetes on this machine, started if it is not running
     Testbed,
-    /// The cluster of the current kubeconfig context, as it is.
+    /// The cluster of the current kubeconfig context
     Current,
-    /// A kind cluster named `etcd-operator`, created when it is not there (needs docker and kind).
+    /// A kind cluster named `etcd-operator`, created if it does not exist (requires docker and kind)
     Kind,
 }
 
@@ -80,10 +80,9 @@ impl Cluster {
 ///
 /// The kubeconfig is a file of ours, so that the user's current context stays what it was.
 async fn open_kind() -> Result<Cluster> {
-    let missing = "TARGET=kind needs docker (running) and kind (https://kind.sigs.k8s.io); \
-                   TARGET=testbed needs neither";
+    let missing = "TARGET=kind requires a running docker, and kind (https://kind.sigs.k8s.io); TARGET=testbed requires neither";
     if !succeeds("docker", &["info"]).await {
-        bail!("docker does not answer: {missing}");
+        bail!("docker does not respond: {missing}");
     }
     if !succeeds("kind", &["version"]).await {
         bail!("kind is not installed: {missing}");
@@ -129,15 +128,15 @@ async fn connect(kubeconfig: Option<&PathBuf>) -> Result<(Client, String)> {
         Some(path) => Kubeconfig::read_from(path),
         None => Kubeconfig::read(),
     };
-    let kubeconfig = read.context("no usable kubeconfig; set KUBECONFIG, or choose TARGET=testbed")?;
+    let kubeconfig = read.context("cannot read a kubeconfig: set KUBECONFIG, or use TARGET=testbed")?;
     let context = kubeconfig.current_context.clone().unwrap_or_default();
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
         .await
-        .with_context(|| format!("the kubeconfig context {context:?} is not usable"))?;
+        .with_context(|| format!("cannot use the kubeconfig context {context:?}"))?;
     let title = format!("context {context:?} at {}", config.cluster_url);
     let client = Client::try_from(config)?;
     let version = client.apiserver_version().await;
-    version.with_context(|| format!("{title} does not answer as a Kubernetes API"))?;
+    version.with_context(|| format!("{title} does not respond as a Kubernetes API"))?;
     Ok((client, title))
 }
 

@@ -97,7 +97,7 @@ impl Spec {
         pods.create(&PostParams::default(), &self.pod()?).await.context("cannot create the tools pod")?;
         let pod = wait::pod_ready(pods, &self.name, READY_LIMIT).await?;
         let address = pod.status.and_then(|status| status.pod_ip?.parse().ok());
-        let address = address.context("a ready pod without an address")?;
+        let address = address.context("the pod is ready but has no address")?;
         Ok(Tools { kubectl: kubectl.clone(), namespace: namespace.into(), pod: self.name, address })
     }
 }
@@ -170,7 +170,7 @@ fn read_answer(text: &str) -> Result<Answer> {
     if body.contains("SERVFAIL") {
         return Ok(Answer::Failure);
     }
-    bail!("no answer from cluster DNS: {}", text.trim())
+    bail!("cluster DNS did not respond: {}", text.trim())
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ impl Turn {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                eprintln!("other tests or benchmarks use the testbed: waiting for them to end");
+                eprintln!("waiting: other tests or benchmarks use the testbed");
                 file.lock().with_context(|| format!("cannot lock {}", path.display()))?;
             }
             Err(TryLockError::Error(error)) => {

@@ -89,7 +89,7 @@ pub async fn present<K: Watchable>(
 ) -> Result<K> {
     object(api, name, what, limit, |seen| seen.is_some_and(&holds))
         .await?
-        .with_context(|| format!("{name} is gone"))
+        .with_context(|| format!("{name} is deleted"))
 }
 
 pub async fn gone<K: Watchable>(api: Api<K>, name: &str, what: &str, limit: Duration) -> Result<()> {
@@ -156,7 +156,7 @@ pub fn restarts(pod: &Pod) -> i32 {
 
 /// The statuses, which is where the answer to "why not?" usually stands.
 fn describe<K: Serialize>(seen: Option<&BTreeMap<String, K>>) -> String {
-    let Some(seen) = seen else { return "nothing, the API server did not answer".into() };
+    let Some(seen) = seen else { return "nothing, the API server did not respond".into() };
     if seen.is_empty() {
         return "no such object".into();
     }

@@ -23,13 +23,13 @@ const LONGEST_REPORT: usize = 64 * 1024;
 pub enum Error {
     #[error(transparent)]
     Reach(#[from] reach::Error),
-    #[error("the agent in {pod} did not answer within {} s", DEADLINE.as_secs())]
+    #[error("the agent in {pod} did not respond within {} s", DEADLINE.as_secs())]
     NoAnswer { pod: String },
-    #[error("the agent in {pod} broke off: {reason}")]
+    #[error("the connection to the agent in {pod} failed: {reason}")]
     Broken { pod: String, reason: String },
-    #[error("the agent in {pod} answered {status}")]
+    #[error("the agent in {pod} responded with HTTP status {status}")]
     Status { pod: String, status: StatusCode },
-    #[error("the agent in {pod} said nothing sensible: {reason}")]
+    #[error("the agent in {pod} sent an invalid response: {reason}")]
     Nonsense { pod: String, reason: String },
 }
 
@@ -143,7 +143,7 @@ mod tests {
         let pod = pod(2);
         let _listener = TcpListener::bind((pod.address, METRICS_PORT)).await.expect("a free address");
         let error = tell(&Reach::Direct, &pod, &News::default()).await.expect_err("nobody answers");
-        assert_eq!(error.to_string(), "the agent in kv-1 did not answer within 1 s");
+        assert_eq!(error.to_string(), "the agent in kv-1 did not respond within 1 s");
     }
 
     #[test]

@@ -13,12 +13,12 @@ const HEAD: &str = "<!-- Generated from core/src/api by `make fix`. -->
 
 # API reference
 
-Group and version of all kinds: `etcd.etcd.io/v1alpha1`. `kubectl get etcd` lists clusters, `kubectl get etcd-all`
-objects of every kind, and `kubectl explain etcdcluster.spec` shows the same help as this page.
+The group and version of all kinds is `etcd.etcd.io/v1alpha1`. `kubectl get etcd` lists clusters, `kubectl get etcd-all`
+lists objects of every kind, and `kubectl explain etcdcluster.spec` shows the descriptions on this page.
 
-Most rules are kept by the API server, which refuses what breaks them. Some it cannot know, and a server before
-Kubernetes 1.25 knows none: the operator checks all of them again, and names what it cannot accept in the condition
-`Stalled`.
+The API server enforces most rules and rejects an object that breaks one. It cannot check all of them, and before
+Kubernetes 1.25 it checks none. The operator therefore checks every rule again and reports broken ones in the condition
+`Stalled` with the reason `InvalidSpec`.
 ";
 
 const KUBERNETES_REFERENCE: &str = "https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.34/";
@@ -124,21 +124,21 @@ fn kubernetes_type(name: &str, group: &str) -> String {
 
 fn type_of(schema: &JSONSchemaProps) -> String {
     if schema.x_kubernetes_int_or_string == Some(true) {
-        return "amount".into();
+        return "quantity".into();
     }
     if let Some(values) = &schema.enum_ {
         let values: Vec<_> = values.iter().map(|value| format!("`{}`", plain(&value.0))).collect();
         return values.join(", ");
     }
     if let Some(JSONSchemaPropsOrArray::Schema(items)) = &schema.items {
-        return format!("list of {}s", type_of(items));
+        return format!("list of {}", plural(&type_of(items)));
     }
     if let Some(JSONSchemaPropsOrBool::Schema(values)) = &schema.additional_properties {
-        return format!("map of {}s", type_of(values));
+        return format!("map of {}", plural(&type_of(values)));
     }
     let name = match (schema.type_.as_deref(), schema.format.as_deref()) {
         (_, Some("date-time")) => "time",
-        (Some("object"), _) => "section",
+        (Some("object"), _) => "object",
         (Some(name), _) => name,
         (None, _) => "anything",
     };
@@ -147,6 +147,10 @@ fn type_of(schema: &JSONSchemaProps) -> String {
         (Some(least), None) => format!("{name}, {least} or more"),
         (None, _) => name.into(),
     }
+}
+
+fn plural(name: &str) -> String {
+    name.strip_suffix('y').map_or_else(|| format!("{name}s"), |stem| format!("{stem}ies"))
 }
 
 fn default_of(schema: &JSONSchemaProps) -> String {
@@ -170,11 +174,11 @@ mod tests {
     fn the_page_tells_fields_defaults_limits_and_rules() {
         let page = markdown();
         for line in [
-            "| `spec.size` | integer, 0 to 9 | `3` | How many members",
+            "| `spec.size` | integer, 0 to 9 | `3` | The number of members",
             "| `spec.storage.onDelete` | `Retain`, `Delete` | `Retain` | What happens",
             "| `spec.podTemplate.tolerations` | list of [Toleration](https://",
-            "| `status.members[].waitingFor` | string |  | What has to happen",
-            "- `metadata.name`: the name of a cluster",
+            "| `status.members[].waitingFor` | string |  | What the member waits for",
+            "- `metadata.name`: must be at most 52",
             "- `spec.resources`: a request cannot exceed",
             "| `spec.backupName` | string | required |",
         ] {

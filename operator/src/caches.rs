@@ -172,7 +172,7 @@ fn watch<K: Kind>(
             Err(error) => {
                 if let Some(error) = trouble_with(&error).filter(|it| trouble.as_ref() != Some(it)) {
                     let kind = K::kind(&());
-                    tracing::warn!(object_kind = %kind, error, "cannot watch: are the CRDs installed and may we read them?");
+                    tracing::warn!(object_kind = %kind, error, "cannot watch, retrying: check the CRDs and the operator's RBAC");
                     trouble = Some(error);
                 }
             }
@@ -196,7 +196,7 @@ fn readable<K: Resource<DynamicType = ()>>(
                 metadata.namespace.unwrap_or_default(),
                 metadata.name.unwrap_or_default()
             );
-            tracing::error!(object, error, "cannot be read: correct it, or delete it");
+            tracing::error!(object, error, "ignoring an invalid object: correct it or delete it");
             None
         }
     };

@@ -46,7 +46,7 @@ pub async fn run(
             return;
         }
         ready.set();
-        tracing::info!(objects = context.caches.clusters.len(), "watching");
+        tracing::info!(objects = context.caches.clusters.len(), "watching clusters");
         election.lead(|| act(&context, &wakes, stop.clone()), stop.clone()).await;
     };
     let stopped_before_anything_was_listed = async {

@@ -58,7 +58,7 @@ impl Member {
     /// Fails at once if nobody listens.
     pub async fn connect(reach: &Reach, pod: &PodAddress) -> Result<Self, Error> {
         let stream = reach.open(pod, CLIENT_PORT).await?;
-        let call = "open a connection";
+        let call = "accept a connection";
         let channel = over(stream, pod).await.map_err(|error| Error::Broken {
             pod: pod.pod.clone(),
             call,
@@ -73,7 +73,7 @@ impl Member {
 
     /// What the member says of itself, and whether a quorum stands behind it.
     pub async fn status(&self) -> Result<Said, Error> {
-        let call = "tell its status";
+        let call = "report its status";
         let mut maintenance = self.client.maintenance_client();
         let asked = self.within(DEADLINE, call, maintenance.status());
         // Neither needs the other's answer, and without a quorum only the read takes the whole time.
@@ -104,7 +104,8 @@ impl Member {
     /// The hash of all keys up to a revision, since the last compaction.
     pub async fn hash(&self, revision: i64) -> Result<u32, Error> {
         let mut maintenance = self.client.maintenance_client();
-        let hash = self.within(HASH_DEADLINE, "hash its data", maintenance.hash_kv(revision)).await?;
+        let hash =
+            self.within(HASH_DEADLINE, "return the hash of its data", maintenance.hash_kv(revision)).await?;
         Ok(hash.hash())
     }
 
@@ -146,7 +147,7 @@ impl Member {
     pub async fn move_leader(&self, to: MemberId) -> Result<(), Error> {
         let mut maintenance = self.client.maintenance_client();
         let moved = maintenance.move_leader(to.0);
-        self.within(CHANGE_DEADLINE, "hand over leadership", moved).await.map(drop)
+        self.within(CHANGE_DEADLINE, "transfer leadership", moved).await.map(drop)
     }
 
     /// Completes when the member ends, loses its leader or cannot be reached any more; at once if it has no leader.
@@ -170,9 +171,9 @@ impl Member {
             match stream.message().await {
                 Ok(Some(response)) if response.canceled() => return Err(lost(response.cancel_reason())),
                 Ok(Some(_)) => {}
-                Ok(None) => return Err(lost("it ended the watch")),
+                Ok(None) => return Err(lost("it closed the watch")),
                 Err(error) => {
-                    let error = Error::of(&self.pod, "keep a watch", &error);
+                    let error = Error::of(&self.pod, "keep a watch open", &error);
                     return Err(if error.is_for_learners() { error } else { lost(error.reason()) });
                 }
             }
@@ -217,7 +218,7 @@ impl Member {
 async fn over(stream: Stream, pod: &PodAddress) -> Result<Channel, tonic::transport::Error> {
     let mut stream = Some(TokioIo::new(stream));
     let once = tower::service_fn(move |_| {
-        let stream = stream.take().ok_or_else(|| std::io::Error::other("the connection has ended"));
+        let stream = stream.take().ok_or_else(|| std::io::Error::other("the connection is closed"));
         std::future::ready(stream)
     });
     Endpoint::from_shared(format!("http://{}", SocketAddr::new(pod.address, CLIENT_PORT)))?

@@ -15,7 +15,7 @@ use tokio::net::TcpListener;
 pub enum Error {
     #[error("cannot listen on {address}")]
     Listen { address: SocketAddr, source: std::io::Error },
-    #[error("the health server ended")]
+    #[error("the health server stopped")]
     Serve(#[source] std::io::Error),
 }
 
@@ -52,7 +52,7 @@ async fn readyz(State(ready): State<Ready>) -> (StatusCode, &'static str) {
     if ready.get() {
         (StatusCode::OK, "ok\n")
     } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "the clusters have not been listed yet\n")
+        (StatusCode::SERVICE_UNAVAILABLE, "the operator has not listed the clusters yet\n")
     }
 }
 

@@ -75,7 +75,7 @@ async fn round<K: Kind, S: Serialize + Send + Sync>(
     if let Some(status) = next(&object, Timestamp::now()) {
         write_status(&client, &*object, &status).await?;
         let generation = object.meta().generation;
-        tracing::info!(object = full_name(&*object), generation, "wrote status");
+        tracing::info!(object = full_name(&*object), generation, "updated status");
     }
     Ok(Action::await_change())
 }
@@ -112,19 +112,21 @@ fn tell<T>(result: Result<T, controller::Error<Error, watcher::Error>>) {
     match result {
         Ok(_) => {}
         Err(controller::Error::ReconcilerFailed(error, _)) => match error.retry() {
-            Retry::Backoff => tracing::warn!(kind = error.kind(), error = %chain(&error), "a round failed"),
+            Retry::Backoff => {
+                tracing::warn!(kind = error.kind(), error = %chain(&error), "reconcile failed, retrying")
+            }
             Retry::Soon | Retry::OnChange => {
-                tracing::debug!(kind = error.kind(), error = %chain(&error), "a round was overtaken");
+                tracing::debug!(kind = error.kind(), error = %chain(&error), "object changed during reconcile");
             }
         },
         Err(controller::Error::ObjectNotFound(object)) => {
-            tracing::debug!(%object, "an object went before its round");
+            tracing::debug!(%object, "object was deleted before reconcile");
         }
         Err(controller::Error::QueueError(error)) => {
-            tracing::warn!(error = %chain(&error), "cannot watch: are the CRDs installed and may we read them?");
+            tracing::warn!(error = %chain(&error), "cannot watch, retrying: check the CRDs and the operator's RBAC");
         }
         Err(controller::Error::RunnerError(error)) => {
-            tracing::warn!(error = %chain(&error), "the queue of rounds failed");
+            tracing::warn!(error = %chain(&error), "reconcile queue failed");
         }
     }
 }

@@ -60,9 +60,9 @@ pub enum Lost {
 
 #[derive(Debug, thiserror::Error)]
 enum Error {
-    #[error("the API server did not answer")]
+    #[error("the API server did not respond")]
     NoAnswer,
-    #[error("the request failed")]
+    #[error("the request to the API server failed")]
     Kube(#[from] kube::Error),
     #[error("{0}")]
     Lost(Lost),
@@ -109,11 +109,11 @@ impl Election {
                 () = &mut stop => break None,
                 held = self.won() => held,
             };
-            tracing::info!(holder = self.identity, "leading");
+            tracing::info!(holder = self.identity, "became leader");
             // First the Lease: after a pause it must be known to be lost before the work goes on.
             tokio::select! {
                 biased;
-                lost = self.lost(held) => tracing::warn!(error = %lost, "not leading any more"),
+                lost = self.lost(held) => tracing::warn!(error = %lost, "lost leadership"),
                 done = work() => break Some(done),
             }
         };
@@ -132,14 +132,14 @@ impl Election {
                 Ok(Attempt::HeldBy(holder)) => {
                     troubled = false;
                     if told_of.as_ref() != Some(&holder) {
-                        tracing::info!(holder, "waiting: another operator holds the Lease, and acts");
+                        tracing::info!(holder, "waiting for the Lease: another operator leads");
                         told_of = Some(holder);
                     }
                 }
                 Ok(Attempt::Overtaken) => troubled = false,
                 // Once, and not every second.
                 Err(error) if !troubled => {
-                    tracing::warn!(error = %chain(&error), "cannot ask for the Lease");
+                    tracing::warn!(error = %chain(&error), "cannot acquire the Lease, retrying");
                     troubled = true;
                 }
                 Err(_) => {}
@@ -207,7 +207,7 @@ impl Election {
             released = self.give_back().await;
         }
         if let Err(error) = released {
-            tracing::warn!(error = %chain(&error), "cannot give the Lease back: others have to wait for its end");
+            tracing::warn!(error = %chain(&error), "cannot release the Lease: the next operator waits until it expires");
         }
     }
 
@@ -277,9 +277,9 @@ impl fmt::Display for Lost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Taken { by: Some(holder) } => write!(f, "{holder} holds the Lease"),
-            Self::Taken { by: None } => f.write_str("somebody has emptied the Lease"),
+            Self::Taken { by: None } => f.write_str("the Lease has no holder any more"),
             Self::Deleted => f.write_str("the Lease was deleted"),
-            Self::NotRenewed { reason } => write!(f, "the Lease could not be renewed: {reason}"),
+            Self::NotRenewed { reason } => write!(f, "cannot renew the Lease: {reason}"),
         }
     }
 }

@@ -20,9 +20,9 @@ const IN_A_POD: &str = "KUBERNETES_SERVICE_HOST";
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("cannot read our own pod {namespace}/{pod}, whose image the members' pods take the agent from")]
+    #[error("cannot read the operator's own pod {namespace}/{pod} to find its image: set --agent-image")]
     OwnPod { namespace: String, pod: String, source: kube::Error },
-    #[error("our own pod {pod} has no container")]
+    #[error("the operator's own pod {pod} has no container: set --agent-image")]
     NoContainer { pod: String },
 }
 

@@ -26,10 +26,10 @@ const DEADLINE: Duration = Duration::from_secs(2);
 pub enum Error {
     #[error("cannot connect to {pod}: {reason}")]
     Connect { pod: String, reason: String },
-    #[error("cannot connect to {pod}: no answer within {} s", DEADLINE.as_secs())]
+    #[error("cannot connect to {pod}: no response within {} s", DEADLINE.as_secs())]
     NoAnswer { pod: String },
     /// The API server knows pods by their names, and names come back.
-    #[error("cannot connect to {pod}: it has been replaced")]
+    #[error("cannot connect to {pod}: the pod was replaced")]
     Replaced { pod: String },
 }
 
@@ -76,7 +76,10 @@ async fn forward(client: &Client, pod: &PodAddress, port: u16) -> Result<Forward
     let mut forwarder =
         pods.portforward(&pod.pod, &[port]).await.map_err(|error| cannot_connect(pod, &error))?;
     let (Some(stream), Some(refusal)) = (forwarder.take_stream(port), forwarder.take_error(port)) else {
-        return Err(Error::Connect { pod: pod.pod.clone(), reason: "the port is not forwarded".into() });
+        return Err(Error::Connect {
+            pod: pod.pod.clone(),
+            reason: "the API server did not forward the port".into(),
+        });
     };
     let forwarded = Forwarded { stream, refusal: Some(refusal.boxed()), forwarder };
     // Asked afterwards: a pod that was there before and is there now was there in between, too.

@@ -13,7 +13,7 @@ use tracing_subscriber::util::TryInitError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("cannot understand the log filter {filter:?}")]
+    #[error("invalid log filter {filter:?}")]
     Filter { filter: String, source: tracing_subscriber::filter::ParseError },
     #[error("cannot start logging")]
     Start(#[source] TryInitError),

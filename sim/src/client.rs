@@ -59,7 +59,7 @@ pub fn read(world: &mut World) {
         let newest = formed.and_then(|formed| world.client.acked_revision.get(&formed)).copied().unwrap_or(0);
         if cluster != formed {
             world.violate(Promise::Identity, || {
-                format!("etcd {ordinal} serves another cluster than the one that formed")
+                format!("etcd {ordinal} serves a different cluster than the one that bootstrapped")
             });
         } else if revision < newest {
             world.violate(Promise::Data, || {

@@ -164,7 +164,7 @@ fn set_replicas(world: &mut World, replicas: u8, evidence: &Evidence) -> Outcome
         return Outcome::Conflict;
     }
     for ordinal in (replicas..before).map(Ordinal) {
-        watch::voter_is_left_alone(world, ordinal, evidence, "its pod is scaled away");
+        watch::voter_is_left_alone(world, ordinal, evidence, "the operator scales its pod down");
     }
     let fresh = world.kube.uid();
     let (uid, version) = there.unwrap_or((fresh, 0));
@@ -216,7 +216,7 @@ fn delete_pod(world: &mut World, ordinal: Ordinal, pod: &str, evidence: &Evidenc
     let there = world.kube.objects.pods.get_mut(&ordinal);
     let Some(there) = there.filter(|there| uid("pod", there.uid) == pod) else { return Outcome::Conflict };
     there.terminating = true;
-    watch::voter_is_left_alone(world, ordinal, evidence, "its pod is deleted");
+    watch::voter_is_left_alone(world, ordinal, evidence, "the operator deletes its pod");
     Outcome::Done
 }
 

@@ -40,10 +40,10 @@ impl Faults {
         self.strike_pods(world);
         self.strike_operators(world, operators);
         if world.random.chance(self.order_deleted) && world.kube.objects.order.take().is_some() {
-            world.note(|| "somebody deletes the order".into());
+            world.note(|| "a user deletes the bootstrap order".into());
         }
         if world.random.chance(self.set_deleted) && world.kube.objects.set.take().is_some() {
-            world.note(|| "somebody deletes the StatefulSet".into());
+            world.note(|| "a user deletes the StatefulSet".into());
         }
         if world.random.chance(self.status_lost)
             && self.volumes_tell(world)
@@ -51,11 +51,11 @@ impl Faults {
         {
             cluster.formed = None;
             cluster.version += 1;
-            world.note(|| "somebody deletes the status".into());
+            world.note(|| "a user deletes the status".into());
         }
         if self.delete_cluster == Some(world.now) {
             let on_delete = if world.random.chance(500) { OnDelete::Delete } else { OnDelete::Retain };
-            world.note(|| format!("somebody deletes the cluster: {on_delete:?}"));
+            world.note(|| format!("a user deletes the cluster: {on_delete:?}"));
             world.kube.delete_cluster(on_delete);
             world.deleted = Some(on_delete);
         }
@@ -79,7 +79,7 @@ impl Faults {
         if cluster.goal.size != size && !cluster.deleting {
             cluster.goal.size = size;
             cluster.version += 1;
-            world.note(|| format!("somebody edits the size: {size}"));
+            world.note(|| format!("a user edits the size: {size}"));
         }
     }
 
@@ -95,7 +95,7 @@ impl Faults {
             && let Some(pod) = world.kube.objects.pods.get_mut(&ordinal)
         {
             pod.terminating = true;
-            world.note(|| format!("somebody deletes pod {ordinal}"));
+            world.note(|| format!("a user deletes pod {ordinal}"));
         }
         if world.random.chance(self.lose_volume) && (self.unbearable || may_lose(world, ordinal)) {
             lose_volume(world, ordinal);
@@ -103,16 +103,16 @@ impl Faults {
         if world.random.chance(self.cut) {
             if !world.network.cut.remove(&ordinal) && world.network.cut.len() < 2 {
                 world.cut_off(ordinal);
-                world.note(|| format!("pod {ordinal} is cut off"));
+                world.note(|| format!("pod {ordinal} is unreachable"));
             } else {
-                world.note(|| format!("pod {ordinal} may be back"));
+                world.note(|| format!("pod {ordinal} can be reachable again"));
             }
         }
         if world.random.chance(self.unplaceable) {
             let ordinal = Ordinal(world.random.below(9) as u8);
             if !world.kube.unplaceable.remove(&ordinal) {
                 world.kube.unplaceable.insert(ordinal);
-                world.note(|| format!("no room for pod {ordinal}"));
+                world.note(|| format!("no node has room for pod {ordinal}"));
             }
         }
     }
@@ -123,7 +123,7 @@ impl Faults {
             if world.random.chance(self.freeze) {
                 let mut kinds = [false; 5];
                 kinds.iter_mut().for_each(|kind| *kind = world.random.chance(400));
-                world.note(|| format!("operator {} sees old objects: {kinds:?}", operator.name));
+                world.note(|| format!("operator {} reads stale objects: {kinds:?}", operator.name));
                 operator.freeze(&objects, kinds);
             }
             if world.random.chance(self.freeze) {
@@ -132,7 +132,7 @@ impl Faults {
             if world.random.chance(self.blind) {
                 operator.sight.etcd_unreachable ^= true;
                 let unreachable = operator.sight.etcd_unreachable;
-                world.note(|| format!("operator {} reaches etcd: {}", operator.name, !unreachable));
+                world.note(|| format!("operator {} can reach etcd: {}", operator.name, !unreachable));
             }
             if world.random.chance(self.crash) {
                 operator.crash(world);

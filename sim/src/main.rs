@@ -6,23 +6,23 @@ use std::process::ExitCode;
 use clap::Parser;
 use etcd_operator_sim::script::Script;
 
-/// Runs the operator's decisions against a simulated world.
+/// Runs the operator's decisions against a simulated Kubernetes and etcd
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
-    /// How many seeds to run
+    /// The number of seeds to run
     #[arg(long, default_value_t = 10_000)]
     seeds: u64,
-    /// The first of them
+    /// The first seed
     #[arg(long, default_value_t = 0)]
     from: u64,
-    /// Run only this one
+    /// Run only this seed
     #[arg(long)]
     seed: Option<u64>,
-    /// Show what happens in it
+    /// Print what happens
     #[arg(long, requires = "seed")]
     trace: bool,
-    /// Go on after a failure, and name all seeds that fail
+    /// Continue after a failure, and list all failed seeds
     #[arg(long)]
     keep_going: bool,
 }
@@ -34,7 +34,7 @@ fn main() -> ExitCode {
         // Whoever reads has seen enough of a trace, as in `--trace | head`. What nobody saw is no success.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("cannot print: {error}");
+            eprintln!("cannot write to standard output: {error}");
             ExitCode::FAILURE
         }
     }
@@ -85,7 +85,7 @@ fn show(script: &Script, trace: bool, out: &mut impl Write) -> io::Result<bool> 
         Err(failure) => {
             writeln!(out, "{failure}\n{script:?}")?;
             let seed = failure.seed;
-            writeln!(out, "again: cargo run --release -p etcd-operator-sim -- --seed {seed} --trace")?;
+            writeln!(out, "to repeat: cargo run --release -p etcd-operator-sim -- --seed {seed} --trace")?;
             Ok(false)
         }
     }

@@ -150,7 +150,7 @@ impl Operator {
             let live = world.kube.objects.clone();
             let confirmed = self.plan(world, &live).is_some_and(|(plan, _)| plan.actions.contains(action));
             if !confirmed {
-                world.note(|| format!("  dropped, no longer right: {action}"));
+                world.note(|| format!("  dropped, outdated: {action}"));
                 self.queue.clear();
                 return;
             }

@@ -69,7 +69,7 @@ impl<'a> Run<'a> {
             on_delete: script.on_delete,
             adopts: None,
         };
-        world.note(|| format!("a cluster is wanted: {goal:?}"));
+        world.note(|| format!("the user creates a cluster: {goal:?}"));
         let uid = world.kube.uid();
         world.kube.objects.cluster =
             Some(Cluster { uid, version: 1, goal, deleting: false, finalizer: false, formed: None });
@@ -123,7 +123,7 @@ impl<'a> Run<'a> {
     }
 
     fn end_faults(&mut self) {
-        self.world.note(|| "no more faults".into());
+        self.world.note(|| "faults end".into());
         self.world.network.cut.clear();
         self.world.network.loss_per_mille = 0;
         self.world.kube.unplaceable.clear();
@@ -157,7 +157,7 @@ impl<'a> Run<'a> {
                 return if problems.is_empty() || given_up || self.script.faults.unbearable {
                     Ok(())
                 } else {
-                    Err(self.fail(format!("it has settled wrongly: {problems}")))
+                    Err(self.fail(format!("the final state is wrong: {problems}")))
                 };
             }
         }
@@ -165,7 +165,7 @@ impl<'a> Run<'a> {
             return Ok(());
         }
         let plan = self.operators.first().map(|operator| operator.last_plan.to_string()).unwrap_or_default();
-        Err(self.fail(format!("it has not settled: {}; last plan: {plan}", self.problems())))
+        Err(self.fail(format!("the cluster did not converge: {}; last plan: {plan}", self.problems())))
     }
 
     fn refuses(&self, what: fn(&Refusal) -> bool) -> bool {
@@ -196,12 +196,12 @@ impl<'a> Run<'a> {
         };
         let claims: Vec<Ordinal> = objects.claims.keys().copied().collect();
         let Some(cluster) = &objects.cluster else {
-            expect(objects.set.is_none() && objects.pods.is_empty(), "pods are left of a deleted cluster");
+            expect(objects.set.is_none() && objects.pods.is_empty(), "pods of a deleted cluster remain");
             let kept = self.world.deleted != Some(OnDelete::Delete) || claims.is_empty();
-            expect(kept, "volumes are left of a deleted cluster");
+            expect(kept, "volumes of a deleted cluster remain");
             return problems;
         };
-        expect(objects.order.is_none(), "the order is still there");
+        expect(objects.order.is_none(), "the bootstrap order still exists");
         let lost = self.refuses(|refusal| *refusal == Refusal::DataLost);
         if lost && cluster.goal.on_stop == OnStop::Delete && claims.iter().all(|_| cluster.formed.is_some()) {
             return problems;
@@ -209,21 +209,21 @@ impl<'a> Run<'a> {
         let size = cluster.goal.size;
         let wanted: Vec<Ordinal> = Ordinal::below(size).collect();
         expect(objects.set.map_or(0, |set| set.replicas) == size, "the number of pods is wrong");
-        expect(objects.pods.keys().copied().eq(wanted.iter().copied()), "other pods are there");
+        expect(objects.pods.keys().copied().eq(wanted.iter().copied()), "unexpected pods exist");
         if size > 0 {
-            expect(claims == wanted, "other volumes are there");
+            expect(claims == wanted, "unexpected volumes exist");
             let members = self.world.members();
             let mut ordinals: Vec<Ordinal> = members.values().map(|peer| peer.ordinal).collect();
             ordinals.sort();
-            expect(ordinals == wanted, "others are members");
+            expect(ordinals == wanted, "the members are wrong");
             let fine = members.values().all(|peer| !peer.learner && peer.start == Start::Published);
-            expect(fine, "a member is no voter or has not started");
+            expect(fine, "a member is not a voter or has not started");
             let runs = |ordinal: &Ordinal| self.world.servers.contains_key(ordinal);
             let away = |ordinal: &Ordinal| self.world.network.cut.contains(ordinal);
-            expect(wanted.iter().all(|ordinal| runs(ordinal) || away(ordinal)), "an etcd does not run");
+            expect(wanted.iter().all(|ordinal| runs(ordinal) || away(ordinal)), "an etcd is not running");
         } else if self.world.formed().is_some() {
             match cluster.goal.on_stop {
-                OnStop::Retain => expect(claims == [Ordinal(0)], "not exactly the one volume stays"),
+                OnStop::Retain => expect(claims == [Ordinal(0)], "expected exactly one volume"),
                 OnStop::RetainAll => expect(self.quorum_is_kept(), "volumes are missing"),
                 OnStop::Delete => expect(claims.is_empty(), "volumes are left"),
             }

@@ -14,11 +14,15 @@ pub fn volume_may_go(world: &mut World, ordinal: Ordinal, evidence: &Evidence) {
     let listed = data.and_then(|data| members.get(&data.member));
     let matters = listed.is_some_and(|peer| !peer.learner || peer.start != Start::Added);
     if matters && !evidence.data_may_go {
-        world.violate(Promise::Service, || format!("volume {ordinal} is deleted while its member is listed"));
+        world.violate(Promise::Service, || {
+            format!("volume {ordinal} was deleted while etcd lists its member")
+        });
     }
     let armed = world.kube.objects.order.is_some_and(|order| order.armed);
     if armed && world.formed().is_some() && !is_deleting(world) {
-        world.violate(Promise::Service, || format!("volume {ordinal} is deleted while there is an order"));
+        world.violate(Promise::Service, || {
+            format!("volume {ordinal} was deleted while a bootstrap order exists")
+        });
     }
 }
 
@@ -28,7 +32,9 @@ pub fn voter_is_left_alone(world: &mut World, ordinal: Ordinal, evidence: &Evide
     let here = world.servers.get(&ordinal).map(|server| server.id());
     let voter = here.filter(|id| members.get(id).is_some_and(|peer| !peer.learner));
     if let Some(voter) = voter.filter(|_| !evidence.stopping && !is_deleting(world)) {
-        world.violate(Promise::Service, || format!("voter {voter} (pod {ordinal}) is disturbed: {what}"));
+        world.violate(Promise::Service, || {
+            format!("the operator disrupts voter {voter} (pod {ordinal}): {what}")
+        });
     }
 }
 
@@ -44,7 +50,7 @@ pub fn quorum_is_left(world: &mut World) {
     if running < quorum(voters.len()) {
         let voters = voters.len();
         world.violate(Promise::Service, || {
-            format!("a member was removed, and {running} of {voters} voters run")
+            format!("a member was removed while {running} of {voters} voters run")
         });
     }
 }

@@ -209,12 +209,12 @@ impl World {
         let again = !self.founders.insert((order, ordinal));
         let formed = self.formed();
         let other = formed.is_some_and(|cluster| cluster != etcd::cluster_id(order));
-        self.note(|| format!("etcd {ordinal} follows order {order}"));
+        self.note(|| format!("etcd {ordinal} bootstraps with order {order}"));
         if again && formed.is_some() {
-            self.violate(Promise::Identity, || format!("pod {ordinal} follows its order a second time"));
+            self.violate(Promise::Identity, || format!("pod {ordinal} used its bootstrap order twice"));
         }
         if other {
-            self.violate(Promise::Identity, || format!("pod {ordinal} founds a second cluster"));
+            self.violate(Promise::Identity, || format!("pod {ordinal} bootstraps a second cluster"));
         }
     }
 
@@ -229,7 +229,7 @@ impl World {
         let ended: Vec<(Ordinal, Exit)> =
             self.servers.iter().filter_map(|(&ordinal, server)| Some((ordinal, server.exit?))).collect();
         for (ordinal, exit) in ended {
-            self.note(|| format!("etcd {ordinal} ends: {exit:?}"));
+            self.note(|| format!("etcd {ordinal} exits: {exit:?}"));
             self.restart_container(ordinal, 20);
             if let Some(sandbox) = self.kube.sandboxes.get_mut(&ordinal) {
                 sandbox.failures += 1;

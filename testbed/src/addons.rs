@@ -19,8 +19,9 @@ pub async fn start(layout: &Layout) -> Result<()> {
 }
 
 pub async fn serve(layout: Layout) -> Result<()> {
-    let listener =
-        TcpListener::bind((HOST_ADDRESS, REGISTRY_PORT)).await.context("the registry cannot listen")?;
+    let listener = TcpListener::bind((HOST_ADDRESS, REGISTRY_PORT))
+        .await
+        .context("the registry cannot listen on its port")?;
     let registry = registry::serve(listener, vec![layout.images(), cache::images()]);
     let provisioner = async {
         let client = control_plane::wait_ready(&layout).await?;
@@ -32,11 +33,11 @@ pub async fn serve(layout: Layout) -> Result<()> {
 
 /// The program `testbed`: this one, or the one beside the test that uses the library.
 fn own_program() -> Result<PathBuf> {
-    let this = std::env::current_exe().context("this program's own path is unknown")?;
+    let this = std::env::current_exe().context("cannot find the path of this program")?;
     let beside = this.ancestors().take(3).map(|path| path.with_file_name("testbed"));
     beside.into_iter().find(|path| path.is_file()).with_context(|| {
         format!(
-            "no program `testbed` beside {}: run `cargo build -p etcd-operator-testbed` first",
+            "cannot find the program `testbed` next to {}: run `cargo build -p etcd-operator-testbed`",
             this.display()
         )
     })

@@ -38,7 +38,7 @@ impl ApiOnly {
             }
         }
         let layout = Layout::instance(name);
-        anyhow::ensure!(!layout.exists(), "an instance named {name} exists: `testbed down` removes it");
+        anyhow::ensure!(!layout.exists(), "a testbed named {name} exists: run `testbed down` to remove it");
         let addresses = Addresses::on_loopback()?;
         let mut record = Record {
             kind: Kind::ApiOnly,

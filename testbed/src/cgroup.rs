@@ -30,7 +30,7 @@ pub fn hierarchies() -> Vec<PathBuf> {
 pub fn create(node: Node) -> Result<()> {
     for hierarchy in hierarchies() {
         let group = hierarchy.join(node.cgroup());
-        std::fs::create_dir_all(&group).with_context(|| format!("cannot make {}", group.display()))?;
+        std::fs::create_dir_all(&group).with_context(|| format!("cannot create {}", group.display()))?;
         // With v1 a new cpuset is empty, and nothing can run in it.
         for file in ["cpuset.cpus", "cpuset.mems"] {
             if let Ok(value) = std::fs::read_to_string(hierarchy.join(file))
@@ -53,7 +53,7 @@ fn delegate(group: &Path) -> Result<()> {
     let controllers = std::fs::read_to_string(group.join("cgroup.controllers"))?;
     let all: Vec<_> = controllers.split_whitespace().map(|name| format!("+{name}")).collect();
     std::fs::write(group.join("cgroup.subtree_control"), all.join(" "))
-        .with_context(|| format!("cannot hand controllers down from {}", group.display()))
+        .with_context(|| format!("cannot enable controllers below {}", group.display()))
 }
 
 /// All processes in a node's containers.

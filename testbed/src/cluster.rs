@@ -30,16 +30,18 @@ impl Testbed {
     /// left behind is removed first; what could not be brought up completely is taken down again.
     pub async fn up(config: Config) -> Result<Self> {
         if !(1..=Node::MOST).contains(&config.nodes) {
-            bail!("{} nodes: choose between 1 and {}", config.nodes, Node::MOST);
+            bail!("cannot start {} nodes: choose 1 to {}", config.nodes, Node::MOST);
         }
         let layout = Layout::cluster();
         match condition(&layout) {
             Condition::Absent => {}
             Condition::LeftOver => {
-                eprintln!("removing what a former testbed left behind");
+                eprintln!("removing the remains of a previous testbed");
                 down::remove(&layout).await?;
             }
-            Condition::InUse => bail!("another process is bringing the testbed up: wait for it or end it"),
+            Condition::InUse => {
+                bail!("another process is starting the testbed: wait until it finishes, or stop it")
+            }
             Condition::Running => return Self::reuse(config),
         }
         preflight::check(preflight::Need::Cluster).await?;
@@ -52,10 +54,10 @@ impl Testbed {
         };
         if let Err(error) = outcome {
             let logs = down::keep_logs(&bed.layout);
-            down::remove(&bed.layout).await.context("cannot clean up after a failed start")?;
+            down::remove(&bed.layout).await.context("cannot clean up after the failed start")?;
             return Err(match logs {
                 Some(path) => {
-                    error.context(format!("the testbed did not come up; its logs are in {}", path.display()))
+                    error.context(format!("the testbed did not start; see the logs in {}", path.display()))
                 }
                 None => error,
             });
@@ -67,8 +69,8 @@ impl Testbed {
         let bed = Self::attach()?;
         if bed.config != config {
             bail!(
-                "a testbed with {} node(s) and DNS profile {} is up, which is not what was asked for: \
-                 `make testbed-down` first",
+                "a testbed with {} node(s) and DNS profile {} is running: run `make \
+                 testbed-down` first",
                 bed.config.nodes,
                 bed.config.dns
             );
@@ -83,10 +85,10 @@ impl Testbed {
             (Condition::Running, Some(Record { kind: Kind::Cluster(config), addresses, programs, .. })) => {
                 Ok(Self { layout, config, addresses, programs })
             }
-            (Condition::LeftOver, _) => bail!("the testbed is broken: `make testbed-up` replaces it"),
-            (Condition::InUse, _) => bail!("the testbed is being brought up"),
+            (Condition::LeftOver, _) => bail!("the testbed is broken: run `make testbed-up` to replace it"),
+            (Condition::InUse, _) => bail!("another process is starting the testbed: wait until it finishes"),
             (Condition::Running | Condition::Absent, _) => {
-                bail!("no testbed is up: `make testbed-up` starts one")
+                bail!("no testbed is running: run `make testbed-up`")
             }
         }
     }
@@ -133,7 +135,7 @@ impl Testbed {
         }
         try_join_all(self.nodes().into_iter().map(|node| node::wait_ready(&client, layout, node))).await?;
         say(&format!("{} node(s) ready", self.config.nodes));
-        let what = || "cluster DNS does not answer".to_owned();
+        let what = || "cluster DNS does not respond".to_owned();
         until(Duration::from_secs(30), Duration::from_millis(100), what, async || dns::answers().await)
             .await?;
         say("cluster DNS answers");

@@ -175,9 +175,8 @@ fn controller(layout: &Layout, programs: &Programs, name: &str) -> Daemon {
 /// Waits until the API server says that it is ready, its start-up hooks included.
 pub async fn wait_ready(layout: &Layout) -> Result<kube::Client> {
     let client = client(layout).await?;
-    let what = || {
-        format!("the API server is not ready (its log: {})", layout.logs().join("apiserver.log").display())
-    };
+    let what =
+        || format!("the API server is not ready; see {}", layout.logs().join("apiserver.log").display());
     until(Duration::from_secs(60), Duration::from_millis(100), what, async || {
         let request = http_get("/readyz")?;
         Ok(client.request_text(request).await.context("/readyz")? == "ok")
@@ -190,7 +189,7 @@ pub async fn wait_ready(layout: &Layout) -> Result<kube::Client> {
 pub async fn client(layout: &Layout) -> Result<kube::Client> {
     let path = layout.kubeconfig();
     let kubeconfig = kube::config::Kubeconfig::read_from(&path)
-        .with_context(|| format!("no kubeconfig at {}: is the testbed up?", path.display()))?;
+        .with_context(|| format!("cannot read the kubeconfig {}: run `testbed up`", path.display()))?;
     let config =
         kube::Config::from_custom_kubeconfig(kubeconfig, &kube::config::KubeConfigOptions::default()).await?;
     Ok(kube::Client::try_from(config)?)
@@ -201,7 +200,7 @@ pub async fn apply<K>(api: kube::Api<K>, object: &K) -> Result<()>
 where
     K: kube::Resource + Serialize + serde::de::DeserializeOwned + Clone + std::fmt::Debug,
 {
-    let name = object.meta().name.clone().context("an object without a name")?;
+    let name = object.meta().name.clone().context("an object has no name")?;
     let parameters = kube::api::PatchParams::apply("testbed").force();
     api.patch(&name, &parameters, &kube::api::Patch::Apply(object))
         .await

@@ -22,12 +22,12 @@ use crate::process::Daemon;
 #[serde(rename_all = "lowercase")]
 #[value(rename_all = "lowercase")]
 pub enum DnsProfile {
-    /// Answers live one second and are not remembered.
+    /// TTL of one second, no cache.
     #[default]
     Fast,
-    /// As in many real clusters: answers live 30 s; yes and no are remembered that long.
+    /// As in many real clusters: TTL of 30 s, a cache for positive and negative answers.
     Field,
-    /// As `field`, but addresses have no names (no PTR records).
+    /// As `field`, without PTR records.
     NoReverse,
 }
 
@@ -44,7 +44,7 @@ impl std::fmt::Display for DnsProfile {
 pub async fn start(layout: &Layout, programs: &Programs, profile: DnsProfile) -> Result<()> {
     let path = layout.dir().join("Corefile");
     std::fs::write(&path, corefile(layout, profile)).context("cannot write the Corefile")?;
-    std::fs::write(every_name(layout), ".\n").context("cannot write the names that do not exist")?;
+    std::fs::write(every_name(layout), ".\n").context("cannot write the list of denied names")?;
     Daemon::new("coredns", &programs.coredns)
         .argument("-conf")
         .argument(path.display().to_string())

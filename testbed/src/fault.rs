@@ -34,41 +34,41 @@ use record::Records;
 pub enum Fault {
     /// Kill (SIGKILL) the processes of a container.
     ///
-    /// Undo: nothing to undo. The kubelet starts the container again.
+    /// Undo: nothing to undo. The kubelet restarts the container.
     #[command(name = "kill")]
     KillProcess {
         pod: String,
         #[arg(short, long, default_value = "default")]
         namespace: String,
-        /// The pod's first container if not given.
+        /// The container [default: the first one of the pod]
         #[arg(short, long)]
         container: Option<String>,
-        /// The name of one program in the container; all its processes if not given.
+        /// The name of a program in the container [default: all processes]
         #[arg(long)]
         process: Option<String>,
     },
     /// Pause (SIGSTOP) the processes of a container.
     ///
-    /// Undo: they go on (SIGCONT). A liveness probe may have replaced the container meanwhile; that is no error.
+    /// Undo: resumes the processes (SIGCONT). It is not an error if a liveness probe has replaced the container.
     #[command(name = "pause")]
     PauseProcess {
         pod: String,
         #[arg(short, long, default_value = "default")]
         namespace: String,
-        /// The pod's first container if not given.
+        /// The container [default: the first one of the pod]
         #[arg(short, long)]
         container: Option<String>,
-        /// The name of one program in the container; all its processes if not given.
+        /// The name of a program in the container [default: all processes]
         #[arg(long)]
         process: Option<String>,
     },
-    /// Drop a pod's packets, those of open connections too.
+    /// Drop a pod's packets, including those of open connections.
     ///
-    /// Loopback stays, and so does the address of its node on the pods' bridge (10.244.N.1), from which the kubelet
-    /// probes: a pod on n1 stays within reach of programs on the machine itself. The cut belongs to the pod's network:
-    /// a pod that is replaced, or whose node crashes, comes back without it.
+    /// Loopback still works, and so does the node's address on the pods' bridge (10.244.N.1), which the kubelet's
+    /// probes use: programs on the machine can still reach a pod on n1. The fault ends when the pod is replaced or its
+    /// node crashes.
     ///
-    /// Undo: packets pass again. Other cuts of the same pod stay.
+    /// Undo: packets pass again. Other faults of the same pod stay active.
     CutPod {
         pod: String,
         #[arg(short, long, default_value = "default")]
@@ -76,15 +76,14 @@ pub enum Fault {
         #[arg(short, long, value_enum, default_value_t)]
         direction: Direction,
     },
-    /// Keep a pod from calling a port of another pod: it is refused, and open connections are reset.
+    /// Reject connections from a pod to a port of another pod, and reset open ones.
     ///
-    /// The other one still calls it and is answered. The cut belongs to both pods' networks: when one of them is
-    /// replaced, it is over.
+    /// Connections in the other direction still work. The fault ends when one of the pods is replaced.
     ///
-    /// Undo: calls arrive again. Other cuts of the same pod stay.
+    /// Undo: connections work again. Other faults of the same pod stay active.
     CutCalls {
         pod: String,
-        /// The pod that is not reached any more, in the same namespace.
+        /// The pod that becomes unreachable, in the same namespace.
         #[arg(long)]
         to: String,
         #[arg(long)]
@@ -92,29 +91,29 @@ pub enum Fault {
         #[arg(short, long, default_value = "default")]
         namespace: String,
     },
-    /// Drop all packets between a node and the rest, those of open connections too.
+    /// Drop all packets between a node and the rest, including those of open connections.
     ///
-    /// Pods of the node still reach each other. n1 carries the control plane and cannot be cut off.
+    /// Pods on the node still reach each other. n1 runs the control plane and cannot be chosen.
     ///
-    /// Undo: packets pass again. Other cuts of the same node stay.
+    /// Undo: packets pass again. Other faults of the same node stay active.
     CutNode {
         node: String,
         #[arg(short, long, value_enum, default_value_t)]
         direction: Direction,
     },
-    /// Kill everything on a node at once: kubelet, kube-proxy, containerd and all containers; its network goes too.
+    /// Kill everything on a node at once: kubelet, kube-proxy, containerd, all containers and the network.
     ///
-    /// Written data stays, synced or not: the machine itself goes on. n1 keeps its network and the control plane.
+    /// Written data is kept, synced or not, because the machine keeps running. n1 keeps its network and the control plane.
     ///
-    /// Undo: the node starts as after a reboot, and its pods with it.
+    /// Undo: the node and its pods start as after a reboot.
     CrashNode { node: String },
     /// Kill (SIGKILL) the API server.
     ///
-    /// Undo: it is started, and ready when the undo is done.
+    /// Undo: starts the API server and waits until it is ready.
     #[command(name = "stop-apiserver")]
     #[serde(rename = "stop-apiserver")]
     StopApiServer,
-    /// Delete all files of a claim's volume, also while a pod uses it.
+    /// Delete all files in the volume of a PVC, even while a pod uses it.
     ///
     /// Undo: impossible.
     WipeVolume {
@@ -122,9 +121,9 @@ pub enum Fault {
         #[arg(short, long, default_value = "default")]
         namespace: String,
     },
-    /// Delete a claim and its volume with all data, also while a pod uses them.
+    /// Delete a PVC and its volume with all data, even while a pod uses them.
     ///
-    /// A pod that runs keeps its open view of the old disk until it ends.
+    /// A running pod keeps its open files on the old disk until it terminates.
     ///
     /// Undo: impossible.
     DeleteVolume {
@@ -132,24 +131,24 @@ pub enum Fault {
         #[arg(short, long, default_value = "default")]
         namespace: String,
     },
-    /// Fill a claim's volume with one file.
+    /// Fill the volume of a PVC with one file.
     ///
-    /// Undo: that file is removed.
+    /// Undo: removes that file.
     FillDisk {
         claim: String,
         #[arg(short, long, default_value = "default")]
         namespace: String,
-        /// How much stays free.
+        /// The number of bytes to leave free.
         #[arg(long, default_value_t = 0)]
         leave_bytes: u64,
     },
-    /// Let cluster DNS answer NXDOMAIN for names and all below them.
+    /// Make cluster DNS return NXDOMAIN for names and their subdomains.
     ///
-    /// With a DNS profile that remembers answers, what was remembered outlives the fault's beginning, and its end.
+    /// With a DNS profile that caches, cached answers stay valid after the fault starts and after it ends.
     ///
-    /// Undo: these names are answered again, unless another such fault names them too.
+    /// Undo: DNS returns these names again, unless another fault denies them.
     DenyNames {
-        /// Full names, for example `db-0.db.default.svc.cluster.local`; `.` is every name.
+        /// Full names, such as `db-0.db.default.svc.cluster.local`; `.` is every name.
         #[arg(required = true)]
         names: Vec<String>,
     },

@@ -111,7 +111,7 @@ impl Image {
     /// Makes the archive, unless it is there with this very content. Blocks: it reads all files of the image.
     pub fn write(&self, path: &Path) -> Result<Written> {
         let archive = Archive::plan(&self.names, &self.layer, &self.run)
-            .with_context(|| format!("cannot make the image for {}", path.display()))?;
+            .with_context(|| format!("cannot create the image {}", path.display()))?;
         let unchanged = archive.is_at(path);
         if !unchanged {
             archive.write(path).with_context(|| format!("cannot write {}", path.display()))?;

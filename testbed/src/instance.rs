@@ -67,7 +67,7 @@ impl Record {
         let temporary = path.with_extension("new");
         std::fs::write(&temporary, serde_json::to_vec_pretty(self)?)
             .context("cannot write the instance's record")?;
-        std::fs::rename(&temporary, &path).context("cannot put the instance's record in place")
+        std::fs::rename(&temporary, &path).context("cannot replace the instance's record")
     }
 
     /// Makes the instance's directory. It appears with the record in it, so that nobody mistakes it for a left-over.
@@ -75,11 +75,11 @@ impl Record {
         let unnamed = layout.unfinished();
         let parts = ["logs", "pids", "pki", "volumes", "images", "faults"];
         for dir in parts.map(|part| unnamed.dir().join(part)) {
-            std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+            std::fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
         }
         self.save(&unnamed)?;
         std::fs::rename(unnamed.dir(), layout.dir())
-            .with_context(|| format!("cannot make {}", layout.dir().display()))
+            .with_context(|| format!("cannot create {}", layout.dir().display()))
     }
 }
 

@@ -53,7 +53,7 @@ pub async fn prepare(layout: &Layout) -> Result<()> {
     let absent = DIRECTORIES.iter().map(PathBuf::from).filter(|path| !path.exists()).collect();
     let before = Before { sysctls, propagation, absent };
     std::fs::write(record(layout), serde_json::to_vec_pretty(&before)?)
-        .context("cannot remember the machine's state")?;
+        .context("cannot save the state of the machine")?;
 
     // Volumes that the kubelet mounts must appear inside containers.
     run(&["mount", "--make-rshared", "/"]).await?;
@@ -68,7 +68,8 @@ pub async fn prepare(layout: &Layout) -> Result<()> {
 pub async fn restore(layout: &Layout) -> Result<()> {
     remove_traces(layout)?;
     let Ok(text) = std::fs::read(record(layout)) else { return Ok(()) };
-    let before: Before = serde_json::from_slice(&text).context("cannot read the machine's former state")?;
+    let before: Before =
+        serde_json::from_slice(&text).context("cannot read the saved state of the machine")?;
     for (key, value) in &before.sysctls {
         if read_sysctl(key).as_ref() != Some(value) {
             write_sysctl(key, value)?;

@@ -11,7 +11,8 @@ use testbed::instance::{self, Condition, Kind, Record};
 use testbed::layout::{Layout, MARK};
 use testbed::{addons, build, down, fault, image, preflight, process, say};
 
-/// A real Kubernetes with real etcd on this machine: built from package registries, run as root, gone without a trace.
+/// Runs a real Kubernetes and real etcd on this machine. Builds them from package registries, needs root, and removes
+/// everything it created on `down`.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
@@ -21,36 +22,36 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Build all programs and standard images; what is built already costs nothing
+    /// Build all missing programs and standard images
     Build,
-    /// Bring the testbed up; one that runs is left as it is
+    /// Start the testbed, unless it is running
     Up {
-        /// The machine itself and, beyond one, network namespaces; each in a zone of its own
+        /// The number of nodes: this machine and network namespaces, each in its own zone
         #[arg(long, default_value_t = 1)]
         nodes: u8,
         /// How cluster DNS behaves
         #[arg(long, value_enum, default_value_t)]
         dns: DnsProfile,
-        /// A control plane without nodes, on loopback; needs no root
+        /// Start only a control plane on loopback, without nodes; does not need root
         #[arg(long, conflicts_with_all = ["nodes", "dns"])]
         api_only: bool,
-        /// The name of a control plane without nodes, to have several
+        /// The name of the control plane, to run several
         #[arg(long, default_value = "api", requires = "api_only")]
         name: String,
     },
-    /// Take everything down and put the machine back as it was
+    /// Stop all testbeds and restore the machine
     Down,
-    /// Tell what is up
+    /// Show what is running
     Status,
     /// Print the path of the testbed's kubeconfig
     Kubeconfig,
-    /// Make container images that the testbed's nodes can pull
+    /// Create container images that the testbed's nodes can pull
     #[command(subcommand)]
     Image(image::command::Command),
-    /// Break something, and mend it
+    /// Inject faults and undo them
     #[command(subcommand)]
     Fault(fault::command::Command),
-    /// The registry and the provisioner of volumes, as `up` starts them
+    /// Run the registry and the volume provisioner, which `up` starts
     #[command(name = addons::SUBCOMMAND, hide = true)]
     ServeAddons,
 }
@@ -93,13 +94,13 @@ async fn build_all() -> Result<()> {
     for version in build::STANDARD_ETCD {
         image::ensure_etcd(version).await?;
     }
-    say!("everything is built");
+    say!("all programs and images are built");
     Ok(())
 }
 
 async fn up(config: Config) -> Result<()> {
     let bed = Testbed::up(config).await?;
-    say!("The testbed is up: {} node(s), DNS profile {}.", bed.config().nodes, bed.config().dns);
+    say!("The testbed is running: {} node(s), DNS profile {}.", bed.config().nodes, bed.config().dns);
     hint(bed.layout(), &bed.kubectl());
     Ok(())
 }
@@ -108,7 +109,7 @@ async fn up_api_only(name: &str) -> Result<()> {
     let api = ApiOnly::start_named(name).await?;
     let kubectl = api.kubectl();
     let layout = api.detach()?;
-    say!("The control plane {name} is up; it has no nodes.");
+    say!("The control plane {name} is running, without nodes.");
     hint(&layout, &kubectl);
     Ok(())
 }
@@ -121,10 +122,10 @@ fn hint(layout: &Layout, kubectl: &std::path::Path) {
 async fn down_all() -> Result<()> {
     let removed = down::remove_all().await?;
     if removed.is_empty() {
-        say!("nothing is up");
+        say!("no testbed is running");
     }
     for layout in removed {
-        say!("{} is down", layout.name());
+        say!("stopped {}", layout.name());
     }
     Ok(())
 }
@@ -132,14 +133,14 @@ async fn down_all() -> Result<()> {
 fn status() -> Result<()> {
     let all = Layout::all();
     if all.is_empty() {
-        say!("nothing is up: `testbed up` starts a cluster");
+        say!("no testbed is running: run `testbed up`");
     }
     for layout in &all {
         let condition = match instance::condition(layout) {
             Condition::Absent => "absent",
             Condition::InUse => "in use by a running process",
-            Condition::Running => "up",
-            Condition::LeftOver => "broken; `testbed down` removes it",
+            Condition::Running => "running",
+            Condition::LeftOver => "broken: run `testbed down` to remove it",
         };
         let kind = match Record::load(layout).map(|record| record.kind) {
             Some(Kind::Cluster(config)) => format!("{} node(s), DNS profile {}", config.nodes, config.dns),
@@ -154,7 +155,7 @@ fn status() -> Result<()> {
             }
         }
         for injected in fault::in_effect(layout)? {
-            say!("  fault in effect: {} ({})", injected.fault, injected.id);
+            say!("  active fault: {} ({})", injected.fault, injected.id);
         }
     }
     Ok(())

@@ -22,7 +22,8 @@ const DAEMONS: [&str; 3] = ["kubelet", "proxy", "containerd"];
 pub async fn create(layout: &Layout, node: Node, authority: &Authority, addresses: &Addresses) -> Result<()> {
     let home = layout.node_home(node);
     for dir in ["cni", "pki"] {
-        std::fs::create_dir_all(home.join(dir)).with_context(|| format!("cannot make the home of {node}"))?;
+        std::fs::create_dir_all(home.join(dir))
+            .with_context(|| format!("cannot create the directory of {node}"))?;
     }
     network::attach(node).await?;
     cgroup::create(node)?;
@@ -47,7 +48,7 @@ pub async fn start_runtime(layout: &Layout, node: Node) -> Result<()> {
 pub async fn start_agents(layout: &Layout, node: Node, programs: &Programs) -> Result<()> {
     let home = layout.node_home(node);
     let socket = home.join("containerd.sock");
-    let what = || format!("containerd of {node} does not answer");
+    let what = || format!("containerd of {node} does not respond");
     until(Duration::from_secs(30), Duration::from_millis(50), what, async || {
         Ok(tokio::net::UnixStream::connect(&socket).await.is_ok())
     })
@@ -103,10 +104,7 @@ fn shims(layout: &Layout, node: Node) -> Vec<u32> {
 pub async fn wait_ready(client: &kube::Client, layout: &Layout, node: Node) -> Result<()> {
     let nodes: Api<core::Node> = Api::all(client.clone());
     let what = || {
-        format!(
-            "{node} is not ready (its log: {})",
-            layout.logs().join(format!("{node}-kubelet.log")).display()
-        )
+        format!("{node} is not ready; see {}", layout.logs().join(format!("{node}-kubelet.log")).display())
     };
     until(Duration::from_secs(60), Duration::from_millis(100), what, async || {
         Ok(nodes.get_opt(&node.name()).await?.is_some_and(|found| is_ready(&found)))

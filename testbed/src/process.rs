@@ -61,7 +61,7 @@ impl Daemon {
             .stderr(log)
             .spawn()
             .with_context(|| format!("cannot start {}", self.name))?;
-        let id = child.id().with_context(|| format!("{} ended at once", self.name))?;
+        let id = child.id().with_context(|| format!("{} exited immediately", self.name))?;
         std::fs::write(layout.pids().join(&self.name), id.to_string())
             .with_context(|| format!("cannot record the id of {}", self.name))?;
         Ok(id)
@@ -116,7 +116,7 @@ pub async fn kill_and_wait(ids: &[u32]) -> Result<()> {
 
 pub async fn wait_gone(ids: &[u32]) -> Result<()> {
     let what =
-        || format!("processes {:?} did not end", ids.iter().filter(|&&id| alive(id)).collect::<Vec<_>>());
+        || format!("processes {:?} did not exit", ids.iter().filter(|&&id| alive(id)).collect::<Vec<_>>());
     until(Duration::from_secs(10), Duration::from_millis(20), what, async || {
         Ok(ids.iter().all(|&id| !alive(id)))
     })

@@ -39,7 +39,7 @@ pub async fn serve(listener: TcpListener, directories: Vec<PathBuf>) -> Result<(
     let shelf = Arc::new(Shelf::new(directories));
     axum::serve(listener, Router::new().fallback(answer).with_state(shelf))
         .await
-        .context("the registry ended")
+        .context("the registry stopped")
 }
 
 /// What containerd reads as `_default/hosts.toml`: ask our registry for everything, and no other.
@@ -52,7 +52,7 @@ pub fn hosts_toml(address: impl Display) -> String {
 
 async fn answer(State(shelf): State<Arc<Shelf>>, request: Request) -> Response {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        let text = "this registry is read-only; `testbed image` makes images";
+        let text = "this registry is read-only: use `testbed image` to create images";
         return failure(StatusCode::METHOD_NOT_ALLOWED, "UNSUPPORTED", text);
     }
     let range = request.headers().get(header::RANGE).and_then(|value| Range::parse(value.to_str().ok()?));
@@ -134,11 +134,10 @@ fn unknown(kind: Kind, wanted: &Wanted, tags: &[String]) -> Response {
     };
     let others = match tags {
         [] => String::new(),
-        tags => format!(" (of that repository there are {})", tags.join(", ")),
+        tags => format!(" (available in this repository: {})", tags.join(", ")),
     };
-    let text = format!(
-        "{wanted} is in no image archive of this testbed{others}; `testbed image --help` tells how to make it"
-    );
+    let text =
+        format!("no image archive of this testbed contains {wanted}{others}: see `testbed image --help`");
     eprintln!("{text}");
     failure(StatusCode::NOT_FOUND, code, &text)
 }

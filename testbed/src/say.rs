@@ -13,6 +13,6 @@ macro_rules! say {
 pub fn line(text: fmt::Arguments<'_>) {
     match writeln!(std::io::stdout(), "{text}") {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
-        written => written.expect("standard output takes lines"),
+        written => written.expect("cannot write to standard output"),
     }
 }

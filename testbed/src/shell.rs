@@ -11,7 +11,7 @@ pub async fn run<S: AsRef<str>>(line: &[S]) -> Result<String> {
 
 pub async fn run_with_input<S: AsRef<str>>(line: &[S], input: &str) -> Result<String> {
     let words: Vec<&str> = line.iter().map(AsRef::as_ref).collect();
-    let (program, arguments) = words.split_first().context("an empty command line")?;
+    let (program, arguments) = words.split_first().context("the command line is empty")?;
     let mut child = Command::new(program)
         .args(arguments)
         .stdin(std::process::Stdio::piped())

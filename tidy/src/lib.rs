@@ -1,5 +1,7 @@
 //! The source tree as text, for the rules in `tests/`.
 
+pub mod prose;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

@@ -55,9 +55,9 @@ fn every_word_of_status_and_events_is_used() {
             words.push(format!("{module}::{name}"));
         }
     }
-    assert!(words.len() > 50, "not the words: {words:?}");
+    assert!(words.len() > 50, "expected more than 50 words, found {words:?}");
     words.retain(|word| !names.contains(word.as_str()));
-    assert!(words.is_empty(), "nothing says {words:?} any more");
+    assert!(words.is_empty(), "no code uses {words:?}: delete them");
 }
 
 fn leads_somewhere(document: &Path, folder: &Path, link: &str) -> bool {

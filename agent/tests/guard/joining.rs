@@ -38,8 +38,8 @@ fn who_joins_receives_the_data_before_it_serves() {
         cluster.add_learner(1);
         becomes_etcd_with_the_data(&cluster, "119");
         let log = cluster.log(1);
-        assert!(log.contains("the data of the other members: 0 of 1"), "{version}:\n{log}");
-        assert!(log.contains("starting etcd with the data of the other members"), "{version}:\n{log}");
+        assert!(log.contains("data from the other members: 0 of 1"), "{version}:\n{log}");
+        assert!(log.contains("starting etcd with the received data"), "{version}:\n{log}");
         assert!(log.contains("received and saved database snapshot"), "{version}:\n{log}");
     }
 }
@@ -119,7 +119,7 @@ fn an_etcd_that_cannot_receive_says_why_and_does_so_when_it_can() {
     cluster.add_learner(1);
     assert_eq!(cluster.ended(1).code(), Some(1));
     let message = cluster.termination_message(1);
-    assert!(message.starts_with("etcd ended while it received the data of the other members"), "{message}");
+    assert!(message.starts_with("etcd exited while receiving data from the other members"), "{message}");
     assert!(message.ends_with("bind: address already in use"), "{message}");
 
     drop(taken);

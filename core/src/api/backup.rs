@@ -5,7 +5,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Which cluster is backed up, when, and where to.
+/// The cluster to back up, the schedule and the storage.
 #[expect(clippy::duplicated_attributes, reason = "columns may share a type")]
 #[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
     status = "EtcdBackupStatus",
     shortname = "etcdbackup",
     category = "etcd-all",
-    doc = "Copies of an etcd cluster's data. This version of the operator accepts them and makes none yet.",
+    doc = "A backup of an etcd cluster. Not implemented: this version accepts the object but creates no backup.",
     derive = "PartialEq",
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Cluster", type_ = "string", json_path = ".spec.clusterName"),
@@ -30,28 +30,28 @@ pub struct EtcdBackupSpec {
     #[schemars(length(min = 1, max = 253))]
     pub cluster_name: String,
 
-    /// The namespace of the EtcdCluster; that of the EtcdBackup if left out.
+    /// The namespace of the EtcdCluster. Default: the namespace of the EtcdBackup.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub cluster_namespace: Option<String>,
 
-    /// The kind of place that backups are stored in.
+    /// The type of storage for backups.
     pub storage_type: StorageType,
 
-    /// When backups are made, as a cron expression such as `0 2 * * *`; once, if left out.
+    /// The schedule as a cron expression, such as `0 2 * * *`. Default: one backup, immediately.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 128))]
     pub schedule: Option<String>,
 
-    /// The bucket, for `storageType: S3`.
+    /// The S3 bucket. Required with `storageType: S3`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub s3: Option<S3>,
 
-    /// How many backups are kept, and for how long.
+    /// The number and the age of backups to keep.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retention_policy: Option<RetentionPolicy>,
 
-    /// Whether backups are compressed.
+    /// Compress backups.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub compression: bool,
 }
@@ -76,22 +76,22 @@ pub struct S3 {
     #[schemars(length(max = 63))]
     pub region: Option<String>,
 
-    /// The address of the service, for others than that of AWS.
+    /// The URL of an S3-compatible service. Default: AWS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     pub endpoint: Option<String>,
 
-    /// The name of the Secret with the access key.
+    /// The Secret with the access key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub access_key_secret: Option<String>,
 
-    /// The name of the Secret with the secret key; it may be the same Secret.
+    /// The Secret with the secret key. It can be the same Secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub secret_key_secret: Option<String>,
 
-    /// What the names of backups in the bucket begin with.
+    /// The prefix of object names in the bucket.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     pub path: Option<String>,
@@ -100,26 +100,26 @@ pub struct S3 {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RetentionPolicy {
-    /// How many backups are kept at most.
+    /// The maximum number of backups to keep.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub max_backups: Option<i32>,
 
-    /// How old a backup may become, such as `30d`.
+    /// The maximum age of a backup, such as `30d`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
     pub max_age: Option<String>,
 }
 
-/// What became of the backup.
+/// The observed state of the backup.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EtcdBackupStatus {
-    /// The state in one word, for people. Programs read the conditions.
+    /// A one-word summary for humans. Scripts should use the conditions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<BackupPhase>,
 
-    /// Facts for programs, one per type.
+    /// The conditions of the backup, one per type.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
@@ -128,27 +128,27 @@ pub struct EtcdBackupStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backup_size: Option<i64>,
 
-    /// When it began.
+    /// When the backup started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_time: Option<Time>,
 
-    /// When it was complete.
+    /// When the backup completed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completion_time: Option<Time>,
 
-    /// Where it is stored.
+    /// Where the backup is stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage_path: Option<String>,
 
-    /// The version of etcd that the data comes from.
+    /// The version of etcd that created the data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etcd_version: Option<String>,
 
-    /// The revision of the data.
+    /// The etcd revision of the data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etcd_revision: Option<i64>,
 
-    /// The generation of the spec that this status is about.
+    /// The `metadata.generation` that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{EtcdClusterStatus, Options, PodTemplate, Quantity, Storage};
 
-/// What an etcd cluster should be like.
+/// The desired state of the cluster.
 #[expect(clippy::duplicated_attributes, reason = "columns may share a type")]
 #[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
@@ -20,7 +20,7 @@ use super::{EtcdClusterStatus, Options, PodTemplate, Quantity, Storage};
     shortname = "etcd",
     category = "etcd",
     category = "etcd-all",
-    doc = "A cluster of etcd members that is created, scaled and repaired as one thing.",
+    doc = "An etcd cluster. The operator creates, scales, stops and deletes its members.",
     derive = "PartialEq",
     scale(
         spec_replicas_path = ".spec.size",
@@ -48,35 +48,35 @@ use super::{EtcdClusterStatus, Options, PodTemplate, Quantity, Storage};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct EtcdClusterSpec {
-    /// How many members the cluster should have. 0 stops it; `storage.onStop` says what happens to its data.
-    /// Odd numbers are best: an even one tolerates no more failures than the odd one below it.
+    /// The number of members. 0 stops the cluster; `storage.onStop` decides what happens to the volumes. Use odd
+    /// numbers: 4 members tolerate no more failures than 3.
     #[serde(default = "default_size")]
     #[schemars(range(min = 0, max = 9))]
     pub size: i32,
 
-    /// The version of etcd, with or without the leading `v`: 3.5.3 or later.
+    /// The version of etcd, 3.5.3 or later, with or without a leading `v`.
     #[serde(default = "default_version")]
     #[schemars(regex(pattern = r"^v?3\.\d+\.\d+$"), length(max = 12))]
     pub version: String,
 
-    /// Where the image of etcd comes from, without the tag; the tag is the version.
+    /// The repository of the etcd image, without a tag. The tag is `version`.
     #[serde(default = "default_repository")]
     #[schemars(length(min = 1, max = 255))]
     pub repository: String,
 
-    /// While true, the operator only watches: it reports, but changes nothing.
+    /// While true, the operator makes no changes. It still updates the status.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
 
-    /// The volume of each member.
+    /// The volumes of the members.
     #[serde(default)]
     pub storage: Storage,
 
-    /// How connections are protected. Not in effect in this version: all connections are plain text.
+    /// Encryption of connections. Not implemented: this version does not encrypt any connection.
     #[serde(default)]
     pub security: Security,
 
-    /// What each member's etcd container asks for and may use.
+    /// Resource requests and limits of the etcd container.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<Resources>,
 
@@ -84,21 +84,20 @@ pub struct EtcdClusterSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub options: Option<Options>,
 
-    /// What the pods of the members carry besides etcd, and where they may run.
+    /// Labels, annotations and scheduling of the members' pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_template: Option<PodTemplate>,
 
-    /// Whether a PodDisruptionBudget keeps node drains from breaking the quorum. With a single member it
-    /// blocks every drain of its node: `Disabled` lets the drain through, and the cluster is away meanwhile.
+    /// `Enabled` creates a PodDisruptionBudget, so that node drains cannot break quorum. With one member it blocks
+    /// every drain of its node; `Disabled` allows the drain, and the cluster is unavailable until the pod runs again.
     #[serde(default)]
     pub pod_disruption_budget: DisruptionBudget,
 
-    /// Ways in from outside the Kubernetes cluster. There are none unless asked for.
+    /// Access from outside the Kubernetes cluster. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub external_access: Option<ExternalAccess>,
 
-    /// A container with network tools beside etcd in every pod, for `kubectl exec`. There is none unless
-    /// asked for.
+    /// A container with network tools in every pod, for `kubectl exec`. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub debug_sidecar: Option<DebugSidecar>,
 }
@@ -126,38 +125,38 @@ impl Default for EtcdClusterSpec {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Security {
-    /// Encryption and identities, for clients and between members.
+    /// TLS for clients and between members.
     #[serde(default)]
     pub tls: Tls,
 }
 
-/// Each switch is on unless it is said otherwise.
+/// Every option defaults to true.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Tls {
-    /// Whether connections are encrypted at all.
+    /// Enable TLS.
     #[serde(default = "yes")]
     pub enabled: bool,
 
-    /// Whether connections of clients are encrypted.
+    /// Enable TLS for clients.
     #[serde(default = "yes", rename = "clientTLSEnabled")]
     pub client_tls_enabled: bool,
 
-    /// Whether connections between members are encrypted.
+    /// Enable TLS between members.
     #[serde(default = "yes", rename = "peerTLSEnabled")]
     pub peer_tls_enabled: bool,
 
-    /// The Secret with a certificate and key of your own.
+    /// The Secret with your own certificate and key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub certificate_secret: Option<String>,
 
-    /// The Secret with a certificate authority of your own.
+    /// The Secret with your own certificate authority.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub ca_secret: Option<String>,
 
-    /// Whether the operator makes and renews certificates by itself.
+    /// The operator creates and renews the certificates.
     #[serde(default = "yes", rename = "autoTLS")]
     pub auto_tls: bool,
 }
@@ -178,12 +177,12 @@ impl Default for Tls {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Resources {
-    /// What the scheduler sets aside for each member.
+    /// The resources that Kubernetes reserves for each member.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 16))]
     pub requests: BTreeMap<String, Quantity>,
 
-    /// What a member cannot exceed.
+    /// The maximum resources of each member.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 16))]
     pub limits: BTreeMap<String, Quantity>,
@@ -199,8 +198,8 @@ pub enum DisruptionBudget {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ExternalAccess {
-    /// A Service `NAME-nodeport` that opens a port for clients on every node. `{}` lets Kubernetes pick the
-    /// port.
+    /// Creates a Service `NAME-nodeport`, which opens a client port on every node. With `{}` Kubernetes
+    /// allocates the port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_port: Option<NodePort>,
 }
@@ -208,7 +207,7 @@ pub struct ExternalAccess {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodePort {
-    /// A fixed port; one is allocated if left out.
+    /// The port. Default: Kubernetes allocates one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 30000, max = 32767))]
     pub port: Option<i32>,
@@ -217,7 +216,7 @@ pub struct NodePort {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DebugSidecar {
-    /// The image of the container, which is called `netshoot`.
+    /// The image of the container. The name of the container is `netshoot`.
     #[serde(default = "default_debug_image")]
     #[schemars(length(min = 1, max = 512))]
     pub image: String,

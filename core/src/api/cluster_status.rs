@@ -4,29 +4,29 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What was last seen of the cluster. What did not answer is not claimed.
+/// The observed state of the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EtcdClusterStatus {
-    /// The state in one word, for people. Programs read the conditions.
+    /// A one-word summary for humans. Scripts should use the conditions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<Phase>,
 
-    /// Facts for programs, one per type.
+    /// The conditions of the cluster, one per type.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 
-    /// Every member that etcd lists, and every pod that waits to become one.
+    /// The members that etcd lists, and the pods that are not members yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub members: Vec<MemberStatus>,
 
-    /// Members that exist, learners included. Absent while that was never known.
+    /// The number of members that exist, learners included. Absent until the operator has seen them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
 
-    /// Voting members that just served a linearizable read.
+    /// The number of voting members that served a linearizable read at the last observation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_replicas: Option<i32>,
 
@@ -35,45 +35,46 @@ pub struct EtcdClusterStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
 
-    /// The member that leads, in the hexadecimal form of etcdctl.
+    /// The ID of the leader, in hexadecimal as in etcdctl.
     #[serde(default, rename = "leaderID", skip_serializing_if = "Option::is_none")]
     pub leader_id: Option<String>,
 
-    /// The identity of the etcd cluster, in the hexadecimal form of etcdctl. It is set at birth and never
-    /// changes.
+    /// The ID of the etcd cluster, in hexadecimal as in etcdctl. The operator sets it after bootstrap and never
+    /// changes it.
     #[serde(default, rename = "clusterID", skip_serializing_if = "Option::is_none")]
     pub cluster_id: Option<String>,
 
-    /// When the cluster was first seen to have formed. It is set at birth and never changes.
+    /// When the operator first observed that bootstrap completed. It never changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub formed_at: Option<Time>,
 
-    /// Where clients connect.
+    /// The URLs for clients.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub client_endpoints: Vec<String>,
 
-    /// The DNS domain of Kubernetes that the members' names end in. It is set at birth and never changes.
+    /// The DNS domain of the Kubernetes cluster, which the members' host names end with. It never changes after
+    /// bootstrap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
 
-    /// The labels of the members' pods, as `kubectl get pods -l` takes them.
+    /// A selector for the members' pods: `kubectl get pods -l SELECTOR`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<String>,
 
-    /// When the last backup was completed.
+    /// When the last backup completed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_backup_time: Option<Time>,
 
-    /// When this status last said something new.
+    /// When the status last changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_update_time: Option<Time>,
 
-    /// The generation of the spec that this status is about.
+    /// The `metadata.generation` that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 
-    /// When the cluster was last looked at. It is renewed every few minutes while nothing changes.
+    /// When the operator last observed the cluster. If nothing changes, the operator updates it every few minutes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_at: Option<Time>,
 }
@@ -92,23 +93,23 @@ pub enum Phase {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MemberStatus {
-    /// The name of the member and of its pod. A member that has just been added has none in etcd yet.
+    /// The name of the member and of its pod. A member has no name in etcd until it has started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 
-    /// The member's ID in the hexadecimal form of etcdctl; absent while etcd does not list it.
+    /// The ID of the member, in hexadecimal as in etcdctl. Absent until etcd lists the member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
 
-    /// Where the other members reach it.
+    /// The URL for the other members.
     #[serde(default, rename = "peerURL", skip_serializing_if = "Option::is_none")]
     pub peer_url: Option<String>,
 
-    /// Where clients reach it.
+    /// The URL for clients.
     #[serde(default, rename = "clientURL", skip_serializing_if = "Option::is_none")]
     pub client_url: Option<String>,
 
-    /// Whether it is a voting member that just served a linearizable read.
+    /// Whether the member votes and served a linearizable read at the last observation.
     #[serde(default)]
     pub ready: bool,
 
@@ -116,23 +117,23 @@ pub struct MemberStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Time>,
 
-    /// Its part in the cluster; absent while it is unknown.
+    /// The role of the member. Absent while the role is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
 
-    /// What it said of itself. One that did not answer is `Unknown`.
+    /// The health that the member reports. `Unknown` if it does not respond.
     #[serde(default)]
     pub health: Health,
 
-    /// The version of etcd that it runs, without the leading `v`.
+    /// The version of etcd that the member runs, without a leading `v`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
 
-    /// Why it does not serve, or which alarm it has raised; absent when nothing is wrong with it.
+    /// Why the member does not serve, or the alarm that it has raised. Absent when nothing is wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 
-    /// What has to happen before it can serve.
+    /// What the member waits for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting_for: Option<String>,
 }

@@ -9,33 +9,32 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodTemplate {
-    /// Labels beside those of the operator.
+    /// Additional labels of the pods.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 64, "additionalProperties" = label_value()))]
     pub labels: BTreeMap<String, String>,
 
-    /// Annotations beside those of the operator.
+    /// Additional annotations of the pods.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 64))]
     pub annotations: BTreeMap<String, String>,
 
-    /// Labels that a node must have to be chosen.
+    /// The labels that a node must have, as in a Pod.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 64, "additionalProperties" = label_value()))]
     pub node_selector: BTreeMap<String, String>,
 
-    /// Taints of nodes that do not matter, as in a Pod.
+    /// The taints that the pods tolerate, as in a Pod.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub tolerations: Vec<Toleration>,
 
-    /// Which nodes and neighbours are wanted or avoided, as in a Pod. It stands in place of the operator's
-    /// own wish to keep members on different nodes.
+    /// Affinity to nodes and other pods, as in a Pod. If set, the operator does not add its default topology
+    /// spread constraints.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub affinity: Option<Affinity>,
 
-    /// How members are spread over zones and nodes, as in a Pod. It stands in place of the operator's own
-    /// spreading.
+    /// How to spread members over zones and nodes, as in a Pod. They replace the operator's default constraints.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub topology_spread_constraints: Vec<TopologySpreadConstraint>,
@@ -45,7 +44,7 @@ pub struct PodTemplate {
     #[schemars(length(max = 253))]
     pub priority_class_name: Option<String>,
 
-    /// Secrets with the credentials of image registries.
+    /// The Secrets with credentials for image registries.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub image_pull_secrets: Vec<LocalObjectReference>,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::EtcdClusterSpec;
 
-/// Which backup becomes which cluster.
+/// The backup to restore and the cluster to restore it to.
 #[expect(clippy::duplicated_attributes, reason = "columns may share a type")]
 #[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
@@ -18,7 +18,7 @@ use super::EtcdClusterSpec;
     status = "EtcdRestoreStatus",
     shortname = "etcdrestore",
     category = "etcd-all",
-    doc = "The restoration of a backup. This version of the operator accepts it and restores nothing yet.",
+    doc = "A restore of a backup. Not implemented: this version accepts the object but restores nothing.",
     derive = "PartialEq",
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Backup", type_ = "string", json_path = ".spec.backupName"),
@@ -32,20 +32,20 @@ pub struct EtcdRestoreSpec {
     #[schemars(length(min = 1, max = 253))]
     pub backup_name: String,
 
-    /// The namespace of the EtcdBackup; that of the EtcdRestore if left out.
+    /// The namespace of the EtcdBackup. Default: the namespace of the EtcdRestore.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub backup_namespace: Option<String>,
 
-    /// The EtcdCluster that gets the data.
+    /// The EtcdCluster to restore to.
     #[schemars(length(min = 1, max = 253))]
     pub cluster_name: String,
 
-    /// What the new cluster should be like, for `restoreType: New`.
+    /// The spec of the new cluster, with `restoreType: New`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster_template: Option<EtcdClusterSpec>,
 
-    /// Whether a new cluster is made or the data of an existing one is replaced.
+    /// `New` creates a cluster; `Replace` replaces the data of an existing one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restore_type: Option<RestoreType>,
 
@@ -54,11 +54,11 @@ pub struct EtcdRestoreSpec {
     #[schemars(length(max = 1024))]
     pub data_dir: Option<String>,
 
-    /// Whether the hash at the end of the backup is left unchecked.
+    /// Do not verify the hash at the end of the backup.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub skip_hash_check: bool,
 
-    /// The directory of etcd's log.
+    /// The directory of etcd's write-ahead log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     pub wal_dir: Option<String>,
@@ -70,36 +70,36 @@ pub enum RestoreType {
     Replace,
 }
 
-/// What became of the restoration.
+/// The observed state of the restore.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EtcdRestoreStatus {
-    /// The state in one word, for people. Programs read the conditions.
+    /// A one-word summary for humans. Scripts should use the conditions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<RestorePhase>,
 
-    /// Facts for programs, one per type.
+    /// The conditions of the restore, one per type.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 
-    /// When it began.
+    /// When the restore started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_time: Option<Time>,
 
-    /// When it was complete.
+    /// When the restore completed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completion_time: Option<Time>,
 
-    /// The cluster that has the data.
+    /// The cluster that holds the restored data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restored_cluster: Option<String>,
 
-    /// The size of the data in bytes.
+    /// The size of the restored data in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restored_size: Option<i64>,
 
-    /// The generation of the spec that this status is about.
+    /// The `metadata.generation` that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 }

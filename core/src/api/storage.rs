@@ -11,28 +11,27 @@ use super::Quantity;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Storage {
-    /// The StorageClass of the volumes; the cluster's default class if left out. Cannot be changed.
+    /// The StorageClass of the volumes. Default: the default class of the Kubernetes cluster. Immutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub storage_class_name: Option<String>,
 
-    /// The size of each volume. Cannot be changed yet.
+    /// The size of each volume. Immutable in this version.
     #[serde(default = "default_size")]
     pub size: Quantity,
 
-    /// What else the volume claims should say: labels, annotations, access modes, a selector. Cannot be
-    /// changed.
+    /// Further settings of the PersistentVolumeClaims: labels, annotations, access modes, a selector. Immutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volume_claim_template: Option<VolumeClaimTemplate>,
 
-    /// What happens to the volumes when `size` becomes 0. `Retain` keeps that of the last member, which holds
-    /// everything, and deletes the others. `RetainAll` stops all members as they are. `Archive` keeps a
-    /// verified backup and no volume. `Delete` keeps nothing.
+    /// What happens to the volumes when `size` becomes 0. `Retain` keeps the volume of the last member, which holds
+    /// all data, and deletes the others. `RetainAll` keeps every volume. `Archive` (not implemented) keeps a
+    /// verified backup and no volume. `Delete` deletes every volume.
     #[serde(default)]
     pub on_stop: StopPolicy,
 
-    /// What happens to the volumes when the EtcdCluster is deleted. A new cluster of the same name does not
-    /// take kept volumes over by itself.
+    /// What happens to the volumes when the EtcdCluster is deleted. A new cluster with the same name does not use
+    /// retained volumes unless you adopt them with the annotation `etcd.etcd.io/adopt-volumes-of`.
     #[serde(default)]
     pub on_delete: DeletePolicy,
 }
@@ -65,25 +64,25 @@ impl Storage {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VolumeClaimTemplate {
-    /// Labels and annotations of the claims.
+    /// Labels and annotations of the PersistentVolumeClaims.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<TemplateMetadata>,
 
-    /// As in a PersistentVolumeClaim. A `storageClassName` or a request for `storage` in here stands for the
-    /// field beside the template. `volumeName`, `dataSource` and `dataSourceRef` are not used: every member
-    /// needs a volume of its own, and an empty one.
+    /// As in a PersistentVolumeClaim. A `storageClassName` or a `storage` request in this template has the same
+    /// effect as `storage.storageClassName` or `storage.size`. `volumeName`, `dataSource` and `dataSourceRef` have no
+    /// effect: every member needs its own, empty volume.
     pub spec: PersistentVolumeClaimSpec,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TemplateMetadata {
-    /// Labels of the claims, beside those of the operator.
+    /// Additional labels of the PersistentVolumeClaims.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 64))]
     pub labels: BTreeMap<String, String>,
 
-    /// Annotations of the claims, beside those of the operator.
+    /// Additional annotations of the PersistentVolumeClaims.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 64))]
     pub annotations: BTreeMap<String, String>,

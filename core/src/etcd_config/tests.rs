@@ -201,9 +201,9 @@ fn everything_that_is_wrong_is_told_at_once() {
     assert_eq!(
         told,
         [
-            "etcd 3.4.30 is not supported: 3.5 is the oldest",
-            "the argument initial-cluster belongs to the operator",
-            "the argument unsafe-no-fsync belongs to the operator",
+            "etcd 3.4.30 is not supported: use 3.5 or later",
+            "the operator sets the argument initial-cluster: remove it from extraArguments",
+            "the operator sets the argument unsafe-no-fsync: remove it from extraArguments",
         ]
     );
 }

@@ -14,7 +14,7 @@ pub(super) const RULES: &[Rule<EtcdClusterSpec>] = &[
     Rule {
         at: "version",
         server: Server::Schema,
-        message: "must be a version of etcd 3, such as v3.5.21 or 3.5.21",
+        message: "must be an etcd version such as v3.5.21 or 3.5.21",
         broken: |spec| version(spec).is_none() || spec.version.len() > 12,
     },
     Rule {
@@ -26,8 +26,7 @@ pub(super) const RULES: &[Rule<EtcdClusterSpec>] = &[
     Rule {
         at: "version",
         server: Server::Cel("!self.matches('^v?3[.]0*5[.]0*[0-2]$')"),
-        message: "etcd 3.5.0, 3.5.1 and 3.5.2 can corrupt data: use 3.5.3 or later, best of all the newest \
-            3.5",
+        message: "etcd 3.5.0, 3.5.1 and 3.5.2 can corrupt data: use 3.5.3 or later, preferably the latest 3.5",
         broken: |spec| {
             version(spec)
                 .is_some_and(|version| (Version::new(3, 5, 0)..Version::new(3, 5, 3)).contains(&version))
@@ -36,32 +35,32 @@ pub(super) const RULES: &[Rule<EtcdClusterSpec>] = &[
     Rule {
         at: "repository",
         server: Server::Schema,
-        message: "must name an image repository such as quay.io/coreos/etcd, in at most 255 characters",
+        message: "must be an image repository such as quay.io/coreos/etcd, with at most 255 characters",
         broken: |spec| spec.repository.is_empty() || spec.repository.len() > 255,
     },
     Rule {
         at: "repository",
         server: Server::Cel("self.matches('^([A-Za-z0-9.-]+(:[0-9]+)?/)?[a-z0-9._-]+(/[a-z0-9._-]+)*$')"),
-        message: "must be an image repository without tag and digest, such as quay.io/coreos/etcd: the tag \
-            comes from the version",
+        message: "must be an image repository such as quay.io/coreos/etcd, without tag and digest: the tag is the \
+            version",
         broken: |spec| !spec.repository.is_empty() && !syntax::is_repository(&spec.repository),
     },
     Rule {
         at: "resources.requests",
         server: Server::Cel("self.all(name, !string(self[name]).startsWith('-'))"),
-        message: "an amount cannot be negative: write amounts such as 500m or 1Gi",
+        message: "a quantity cannot be negative: use quantities such as 500m or 1Gi",
         broken: |spec| requests_and_limits(spec).0.any(|(_, amount)| is_negative(amount)),
     },
     Rule {
         at: "resources.limits",
         server: Server::Cel("self.all(name, !string(self[name]).startsWith('-'))"),
-        message: "an amount cannot be negative: write amounts such as 500m or 1Gi",
+        message: "a quantity cannot be negative: use quantities such as 500m or 1Gi",
         broken: |spec| requests_and_limits(spec).1.any(|(_, amount)| is_negative(amount)),
     },
     Rule {
         at: "resources.requests",
         server: Server::Schema,
-        message: "must be at most 16 amounts such as 500m or 1Gi",
+        message: "must be at most 16 quantities such as 500m or 1Gi",
         broken: |spec| {
             requests_and_limits(spec).0.count() > 16
                 || requests_and_limits(spec).0.any(|(_, it)| is_nonsense(it))
@@ -70,7 +69,7 @@ pub(super) const RULES: &[Rule<EtcdClusterSpec>] = &[
     Rule {
         at: "resources.limits",
         server: Server::Schema,
-        message: "must be at most 16 amounts such as 500m or 1Gi",
+        message: "must be at most 16 quantities such as 500m or 1Gi",
         broken: |spec| {
             requests_and_limits(spec).1.count() > 16
                 || requests_and_limits(spec).1.any(|(_, it)| is_nonsense(it))
@@ -85,7 +84,7 @@ pub(super) const RULES: &[Rule<EtcdClusterSpec>] = &[
     Rule {
         at: "externalAccess.nodePort.port",
         server: Server::Schema,
-        message: "must be 30000 to 32767, the range of node ports; leave it out to have one allocated",
+        message: "must be 30000 to 32767: remove the field to let Kubernetes allocate a port",
         broken: |spec| {
             let node_port = spec.external_access.as_ref().and_then(|access| access.node_port.as_ref());
             node_port.and_then(|it| it.port).is_some_and(|port| !(30000..=32767).contains(&port))
@@ -94,7 +93,7 @@ pub(super) const RULES: &[Rule<EtcdClusterSpec>] = &[
     Rule {
         at: "debugSidecar.image",
         server: Server::Schema,
-        message: "must name an image such as nicolaka/netshoot:latest, in at most 512 characters",
+        message: "must be an image such as nicolaka/netshoot:latest, with at most 512 characters",
         broken: |spec| {
             spec.debug_sidecar.as_ref().is_some_and(|it| it.image.is_empty() || it.image.len() > 512)
         },

@@ -53,7 +53,7 @@ pub(super) const RULES: &[Rule<EtcdClusterSpec>] = &[
     Rule {
         at: "options.quotaBackendBytes",
         server: Server::Schema,
-        message: "must be 16777216 (16 MiB) to 8589934592 (8 GiB), which is as much as etcd is made for",
+        message: "must be 16777216 (16 MiB) to 8589934592 (8 GiB), the largest size that etcd recommends",
         broken: |spec| outside(spec, |options| options.quota_backend_bytes, 16 << 20, 8 << 30),
     },
     Rule {
@@ -70,13 +70,13 @@ pub(super) const RULES: &[Rule<EtcdClusterSpec>] = &[
     Rule {
         at: "options.snapshotCount",
         server: Server::Schema,
-        message: "must be 1 to 10000000; etcd's own default suits most",
+        message: "must be 1 to 10000000: etcd's default suits most clusters",
         broken: |spec| outside(spec, |options| options.snapshot_count, 1, 10_000_000),
     },
     Rule {
         at: "options.heartbeatIntervalMilliseconds",
         server: Server::Schema,
-        message: "must be 1 to 10000; about the round-trip time between members is right",
+        message: "must be 1 to 10000: use about the round-trip time between members",
         broken: |spec| {
             outside(spec, |options| options.heartbeat_interval_milliseconds.map(i64::from), 1, 10_000)
         },
@@ -84,7 +84,7 @@ pub(super) const RULES: &[Rule<EtcdClusterSpec>] = &[
     Rule {
         at: "options.electionTimeoutMilliseconds",
         server: Server::Schema,
-        message: "must be 5 to 50000; ten times the round-trip time between members is right",
+        message: "must be 5 to 50000: use about ten times the round-trip time between members",
         broken: |spec| {
             outside(spec, |options| options.election_timeout_milliseconds.map(i64::from), 5, 50_000)
         },
@@ -95,8 +95,8 @@ pub(super) const RULES: &[Rule<EtcdClusterSpec>] = &[
             "(has(self.electionTimeoutMilliseconds) ? self.electionTimeoutMilliseconds : 1000) >= \
              5 * (has(self.heartbeatIntervalMilliseconds) ? self.heartbeatIntervalMilliseconds : 100)",
         ),
-        message: "electionTimeoutMilliseconds (1000 if left out) must be at least five times \
-            heartbeatIntervalMilliseconds (100 if left out): raise the one or lower the other",
+        message: "electionTimeoutMilliseconds (default 1000) must be at least five times \
+            heartbeatIntervalMilliseconds (default 100): raise the first or lower the second",
         broken: |spec| {
             spec.options.as_ref().is_some_and(|options| {
                 let heartbeat =
@@ -109,7 +109,7 @@ pub(super) const RULES: &[Rule<EtcdClusterSpec>] = &[
     Rule {
         at: "options",
         server: Server::Cel("has(self.autoCompactionMode) == has(self.autoCompactionRetention)"),
-        message: "autoCompactionMode and autoCompactionRetention go together: set both, or neither",
+        message: "set both autoCompactionMode and autoCompactionRetention, or neither",
         broken: |spec| {
             spec.options.as_ref().is_some_and(|options| {
                 options.auto_compaction_mode.is_some() != options.auto_compaction_retention.is_some()
@@ -124,7 +124,7 @@ pub(super) const RULES: &[Rule<EtcdClusterSpec>] = &[
              self.autoCompactionRetention != '' && self.autoCompactionRetention\
              .matches('^([1-9][0-9]{0,5}h)?([1-9][0-9]{0,5}m)?([1-9][0-9]{0,5}s)?$')",
         ),
-        message: "with autoCompactionMode Periodic, autoCompactionRetention is a time such as 30m, 8h or \
+        message: "with autoCompactionMode Periodic, autoCompactionRetention must be a duration such as 30m, 8h or \
             1h30m",
         broken: |spec| {
             retention(spec, AutoCompactionMode::Periodic).is_some_and(|text| !syntax::is_time(text))
@@ -137,7 +137,7 @@ pub(super) const RULES: &[Rule<EtcdClusterSpec>] = &[
              self.autoCompactionMode != 'Revision' || \
              self.autoCompactionRetention.matches('^[1-9][0-9]{0,17}$')",
         ),
-        message: "with autoCompactionMode Revision, autoCompactionRetention is a number of revisions such \
+        message: "with autoCompactionMode Revision, autoCompactionRetention must be a number of revisions such \
             as \"10000\"",
         broken: |spec| {
             retention(spec, AutoCompactionMode::Revision).is_some_and(|text| !syntax::is_count(text, 18))
@@ -157,13 +157,13 @@ pub(super) const RULES: &[Rule<EtcdClusterSpec>] = &[
     Rule {
         at: "options.extraArguments",
         server: Server::Cel("self.all(name, !name.startsWith('-'))"),
-        message: "arguments are named without the leading dashes: max-request-bytes, not --max-request-bytes",
+        message: "write arguments without leading dashes: max-request-bytes, not --max-request-bytes",
         broken: |spec| extra_arguments(spec).any(|(name, _)| name.starts_with('-')),
     },
     Rule {
         at: "options.extraArguments",
         server: Server::Nothing,
-        message: "names of etcd's arguments consist of lower-case letters, digits and dashes",
+        message: "argument names must consist of lower-case letters, digits and dashes",
         broken: |spec| {
             extra_arguments(spec).any(|(name, _)| {
                 let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
@@ -174,9 +174,8 @@ pub(super) const RULES: &[Rule<EtcdClusterSpec>] = &[
     Rule {
         at: "options.extraArguments",
         server: Server::CelFrom(|| format!("!self.exists(name, name in [{}])", quoted(&WITH_A_FIELD))),
-        message: "some of these have a field of their own beside extraArguments: quotaBackendBytes, \
-            autoCompactionMode, autoCompactionRetention, snapshotCount, heartbeatIntervalMilliseconds, \
-            electionTimeoutMilliseconds",
+        message: "use the field instead of the argument for: quotaBackendBytes, autoCompactionMode, \
+            autoCompactionRetention, snapshotCount, heartbeatIntervalMilliseconds, electionTimeoutMilliseconds",
         broken: |spec| extra_arguments(spec).any(|(name, _)| WITH_A_FIELD.contains(&name.as_str())),
     },
     Rule {
@@ -185,9 +184,9 @@ pub(super) const RULES: &[Rule<EtcdClusterSpec>] = &[
             let prefixes = OWNED_PREFIXES.map(|prefix| format!("name.startsWith('{prefix}')"));
             format!("!self.exists(name, name in [{}] || {})", quoted(&OWNED), prefixes.join(" || "))
         }),
-        message: "the operator itself sets whatever decides who a member is, whom it trusts, and where it \
-            stores and listens (name, data-dir, initial-*, listen-*, advertise-*, peer-*, certificates and \
-            keys, max-learners, force-new-cluster, ...): take these arguments out",
+        message: "the operator sets the arguments for identity, certificates, storage and addresses (name, data-dir, \
+            initial-*, listen-*, advertise-*, peer-*, certificates and keys, max-learners, force-new-cluster, ...): \
+            remove them",
         broken: |spec| extra_arguments(spec).any(|(name, _)| is_owned(name)),
     },
 ];

@@ -25,8 +25,8 @@ pub(super) const RULES: &[Rule<EtcdClusterSpec>] = &[
             let names = OWNED_LABELS.map(|label| format!("'{label}'")).join(", ");
             format!("!self.exists(key, key.startsWith('{OWNED_PREFIX}') || key in [{names}])")
         }),
-        message: "these labels are how the pods are found (etcd.etcd.io/*, app.kubernetes.io/name, \
-            instance, component and managed-by, and those of the StatefulSet): use others",
+        message: "the operator sets these labels (etcd.etcd.io/*, app.kubernetes.io/name, instance, component \
+            and managed-by, and those of the StatefulSet): use other keys",
         broken: |spec| {
             labels(spec).any(|(key, _)| key.starts_with(OWNED_PREFIX) || OWNED_LABELS.contains(&key.as_str()))
         },
@@ -41,13 +41,13 @@ pub(super) const RULES: &[Rule<EtcdClusterSpec>] = &[
     Rule {
         at: "podTemplate.labels",
         server: Server::Nothing,
-        message: "keys are like example.org/name, with at most 63 characters after the slash",
+        message: "keys must look like example.org/name, with at most 63 characters after the slash",
         broken: |spec| labels(spec).any(|(key, _)| !syntax::is_key(key)),
     },
     Rule {
         at: "podTemplate.annotations",
         server: Server::Cel("!self.exists(key, key.startsWith('etcd.etcd.io/'))"),
-        message: "annotations under etcd.etcd.io/ are the operator's: use others",
+        message: "the operator sets the annotations under etcd.etcd.io/: use other keys",
         broken: |spec| annotations(spec).any(|(key, _)| key.starts_with(OWNED_PREFIX)),
     },
     Rule {
@@ -59,7 +59,7 @@ pub(super) const RULES: &[Rule<EtcdClusterSpec>] = &[
     Rule {
         at: "podTemplate.annotations",
         server: Server::Nothing,
-        message: "keys are like example.org/name, with at most 63 characters after the slash",
+        message: "keys must look like example.org/name, with at most 63 characters after the slash",
         broken: |spec| annotations(spec).any(|(key, _)| !syntax::is_key(key)),
     },
     Rule {
@@ -74,7 +74,7 @@ pub(super) const RULES: &[Rule<EtcdClusterSpec>] = &[
     Rule {
         at: "podTemplate.nodeSelector",
         server: Server::Nothing,
-        message: "keys are like example.org/name, with at most 63 characters after the slash",
+        message: "keys must look like example.org/name, with at most 63 characters after the slash",
         broken: |spec| node_selector(spec).any(|(key, _)| !syntax::is_key(key)),
     },
 ];

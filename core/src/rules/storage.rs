@@ -9,7 +9,7 @@ pub(super) const RULES: &[Rule<EtcdClusterSpec>] = &[
     Rule {
         at: "storage.size",
         server: Server::Schema,
-        message: "must be an amount such as 10Gi",
+        message: "must be a quantity such as 10Gi",
         broken: |spec| match &spec.storage.size {
             size @ Quantity::Text(text) => size.nano().is_none() || text.len() > 32,
             Quantity::Number(_) => false,
@@ -28,7 +28,7 @@ pub(super) const RULES: &[Rule<EtcdClusterSpec>] = &[
     Rule {
         at: "storage.storageClassName",
         server: Server::Schema,
-        message: "must be the name of a StorageClass, in at most 253 characters",
+        message: "must be the name of a StorageClass, with at most 253 characters",
         broken: |spec| spec.storage.storage_class_name.as_ref().is_some_and(|name| name.len() > 253),
     },
     Rule {
@@ -47,7 +47,7 @@ pub(super) const RULES: &[Rule<EtcdClusterSpec>] = &[
     Rule {
         at: "storage.volumeClaimTemplate",
         server: Server::Cel("!has(self.spec.volumeMode) || self.spec.volumeMode == 'Filesystem'"),
-        message: "etcd needs a file system: leave spec.volumeMode out or make it Filesystem",
+        message: "etcd needs a file system: remove spec.volumeMode or set it to Filesystem",
         broken: |spec| {
             claim(spec).and_then(|claim| claim.volume_mode.as_ref()).is_some_and(|mode| mode != "Filesystem")
         },
@@ -55,7 +55,7 @@ pub(super) const RULES: &[Rule<EtcdClusterSpec>] = &[
     Rule {
         at: "storage.volumeClaimTemplate",
         server: Server::Nothing,
-        message: "etcd has to write: leave spec.accessModes out or put ReadWriteOnce into it",
+        message: "etcd needs write access: remove spec.accessModes or add ReadWriteOnce",
         broken: |spec| {
             claim(spec)
                 .and_then(|claim| claim.access_modes.as_ref())
@@ -65,8 +65,8 @@ pub(super) const RULES: &[Rule<EtcdClusterSpec>] = &[
     Rule {
         at: "storage.volumeClaimTemplate",
         server: Server::Nothing,
-        message: "spec.resources.requests.storage must be an amount above zero such as 10Gi, and the same \
-            as storage.size if both are given: keep one of them",
+        message: "spec.resources.requests.storage must be a quantity above zero such as 10Gi, and equal to \
+            storage.size if both are set: keep one of them",
         broken: |spec| {
             spec.storage.requested_by_template().is_some_and(|requested| {
                 let differs = requested.nano() != spec.storage.size.nano();
@@ -77,9 +77,8 @@ pub(super) const RULES: &[Rule<EtcdClusterSpec>] = &[
     Rule {
         at: "storage.volumeClaimTemplate",
         server: Server::Nothing,
-        message: "metadata has a label or annotation that Kubernetes would refuse: keys are like \
-            example.org/name, values of labels have at most 63 letters, digits, dots, dashes and \
-            underscores",
+        message: "metadata has an invalid label or annotation: keys must look like example.org/name, label \
+            values have at most 63 letters, digits, dots, dashes and underscores",
         broken: |spec| {
             let template = spec.storage.volume_claim_template.as_ref();
             template.and_then(|it| it.metadata.as_ref()).is_some_and(|metadata| {
@@ -94,7 +93,7 @@ pub(super) const RULES: &[Rule<EtcdClusterSpec>] = &[
     Rule {
         at: "storage.onStop",
         server: Server::Cel("self != 'Archive'"),
-        message: "Archive needs backups, which this version cannot make yet: use Retain, RetainAll or Delete",
+        message: "Archive requires backups, which this version does not implement: use Retain, RetainAll or Delete",
         broken: |spec| spec.storage.on_stop == StopPolicy::Archive,
     },
 ];
@@ -103,24 +102,24 @@ pub(super) const CHANGES: &[ChangeRule<EtcdClusterSpec>] = &[
     ChangeRule {
         at: "storage.size",
         cel: "self == oldSelf",
-        message: "cannot be changed: this version does not grow volumes yet, and no volume can shrink; put \
-            it back, or make a new cluster with the size that you need",
+        message: "cannot be changed: this version cannot expand volumes, and volumes cannot shrink; restore the \
+            previous value, or create a new cluster with the size that you need",
         broken: |old, new| old.storage.size != new.storage.size,
     },
     ChangeRule {
         at: "storage",
         cel: "has(self.storageClassName) == has(oldSelf.storageClassName) && \
               (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)",
-        message: "storageClassName cannot be changed, because volumes cannot move to another class: put it \
-            back, or make a new cluster",
+        message: "storageClassName cannot be changed, because volumes cannot move to another class: restore the \
+            previous value, or create a new cluster",
         broken: |old, new| old.storage.storage_class_name != new.storage.storage_class_name,
     },
     ChangeRule {
         at: "storage",
         cel: "has(self.volumeClaimTemplate) == has(oldSelf.volumeClaimTemplate) && \
               (!has(self.volumeClaimTemplate) || self.volumeClaimTemplate == oldSelf.volumeClaimTemplate)",
-        message: "volumeClaimTemplate cannot be changed, because the volumes are there already: put it \
-            back, or make a new cluster",
+        message: "volumeClaimTemplate cannot be changed, because the volumes exist already: restore the \
+            previous value, or create a new cluster",
         broken: |old, new| old.storage.volume_claim_template != new.storage.volume_claim_template,
     },
 ];

@@ -101,7 +101,7 @@ pub enum Waiting {
 pub enum Refusal {
     ForeignCluster { found: String, expected: String },
     ForeignPod { found: String, expected: String },
-    NobodysData,
+    UnknownOwner,
 }
 
 impl Waiting {
@@ -140,7 +140,7 @@ impl Refusal {
         match self {
             Self::ForeignCluster { .. } => "ForeignCluster",
             Self::ForeignPod { .. } => "ForeignPod",
-            Self::NobodysData => "NobodysData",
+            Self::UnknownOwner => "UnknownOwner",
         }
     }
 }
@@ -148,46 +148,47 @@ impl Refusal {
 impl fmt::Display for Waiting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Looking => f.write_str("to have looked around"),
+            Self::Looking => f.write_str("a first response from the other pods"),
             Self::DataLost { member } => {
-                write!(f, "the data of this member ({member}) is gone: it has to be replaced")
+                write!(f, "the operator to replace this member ({member}): its data is lost")
             }
             Self::NeverPublished { member } => {
-                write!(f, "the cluster formed without this member ({member}): it has to be replaced")
+                write!(
+                    f,
+                    "the operator to replace this member ({member}): the cluster bootstrapped without it"
+                )
             }
-            Self::NotAMember => f.write_str("to be added to the cluster"),
-            Self::NoQuorum => {
-                f.write_str("a member that has a quorum behind it to confirm that this one was added")
-            }
+            Self::NotAMember => f.write_str("the operator to add this pod to the cluster"),
+            Self::NoQuorum => f.write_str("a member with quorum to confirm that this pod was added"),
             Self::ClustersDisagree { clusters } => {
-                write!(f, "different clusters list this member: {}", clusters.join(", "))
+                write!(f, "only one cluster to list this member; listed by clusters: {}", clusters.join(", "))
             }
-            Self::Turn { before } => write!(f, "others to start first: {}", before.join(", ")),
+            Self::Turn { before } => write!(f, "other learners to start first: {}", before.join(", ")),
             Self::Names { astray } => {
-                write!(f, "names of members to lead to where they are now: {}", astray.join(", "))
+                write!(f, "DNS to return the current addresses of: {}", astray.join(", "))
             }
             Self::Fetching { applied, wanted } => {
-                write!(f, "the data of the other members: {applied} of {wanted} entries are here")
+                write!(f, "data from the other members: {applied} of {wanted} entries received")
             }
-            Self::NoOrder => f.write_str("a member of the cluster to answer, or an order to form one"),
-            Self::MalformedOrder { error } => write!(f, "an order that can be read: {error}"),
-            Self::OrderForOthers { why } => write!(f, "an order for this pod: {why}"),
-            Self::OrderNotArmed => f.write_str("the order to be armed"),
+            Self::NoOrder => f.write_str("a member of the cluster to respond, or a bootstrap order"),
+            Self::MalformedOrder { error } => write!(f, "a valid bootstrap order: {error}"),
+            Self::OrderForOthers { why } => write!(f, "a bootstrap order for this pod: {why}"),
+            Self::OrderNotArmed => f.write_str("the operator to allow the pods to bootstrap"),
             Self::OrderVoid { nonce } => {
-                write!(f, "a member of the cluster that formed by order {nonce} to answer again")
+                write!(f, "a member of the cluster that bootstrap order {nonce} created to respond")
             }
             Self::OrderUsed { nonce } => {
                 write!(
                     f,
-                    "etcd was already started by order {nonce}, and there is no log: a new order is needed"
+                    "a new bootstrap order: etcd already started with order {nonce}, but the volume has no write-ahead log"
                 )
             }
             Self::PeersMissing { missing } => {
-                write!(f, "pods of the order to come up: {}", missing.join(", "))
+                write!(f, "pods to start before bootstrap: {}", missing.join(", "))
             }
-            Self::FirstStarter { first } => write!(f, "{first} to start first"),
+            Self::FirstStarter { first } => write!(f, "etcd in {first} to start first"),
             Self::OthersNotReady { others } => {
-                write!(f, "pods of the order to find each other: {}", others.join(", "))
+                write!(f, "pods to discover each other before bootstrap: {}", others.join(", "))
             }
         }
     }
@@ -198,14 +199,15 @@ impl fmt::Display for Refusal {
         match self {
             Self::ForeignCluster { found, expected } => write!(
                 f,
-                "the volume holds data of another cluster (UID {found}, this one is {expected}): delete the volume, \
-                 or have the cluster adopt it"
+                "the volume holds data of another cluster (UID {found}, expected {expected}): delete the volume, or let \
+                 this cluster adopt it"
             ),
             Self::ForeignPod { found, expected } => {
-                write!(f, "the volume holds data of {found}, and this is {expected}")
+                write!(f, "the volume holds data of {found}, but this pod is {expected}: put the original volume back")
             }
-            Self::NobodysData => f.write_str(
-                "the volume holds data of etcd, but nothing says whose: this operator did not write it",
+            Self::UnknownOwner => f.write_str(
+                "the volume holds etcd data of unknown origin, which this operator did not write: delete the volume if \
+                 you do not need the data",
             ),
         }
     }

@@ -33,7 +33,7 @@ impl Change {
             pods: wait::follow(cluster.api(), watcher::Config::default().labels(&cluster.selector())),
             clusters: wait::follow(cluster.api(), named),
         };
-        change.pods.wait_for(Option::is_some).await.context("the watch of pods ended")?;
+        change.pods.wait_for(Option::is_some).await.context("the watch on pods ended")?;
         change.clusters.wait_for(Option::is_some).await.context("the watch of clusters ended")?;
         Ok(change)
     }
@@ -49,7 +49,7 @@ impl Change {
             anyhow::Ok(Instant::now())
         };
         let in_etcd = async { anyhow::Ok(in_etcd(pods, usize::from(size)).await) };
-        let what = format!("{name} has {size} member(s), and says so");
+        let what = format!("{name} has {size} member(s) and its status shows them");
         let all = async { tokio::try_join!(in_status(is_settled), in_status(shows_members), in_etcd) };
         let Ok(reached) = progress::told(&what, tokio::time::timeout(LIMIT, all)).await else {
             bail!("timed out after {LIMIT:?}: {what}");

@@ -29,7 +29,7 @@ pub async fn plain(client: &Client, namespace: &str) -> Result<Sample> {
     let serving = serving(client, namespace, "app.kubernetes.io/name=etcd");
     let began = Instant::now();
     try_join_all(crowd.iter().map(|one| one.apply(client))).await?;
-    serving.wait("all plain ones serve", LIMIT, |_| {}).await?;
+    serving.wait("all plain StatefulSets serve", LIMIT, |_| {}).await?;
     Ok(Sample { time: began.elapsed(), ..Sample::default() })
 }
 
@@ -54,7 +54,7 @@ pub async fn operated(client: &Client, namespace: &str, progress: Progress) -> R
             })
         });
         let waited = tokio::time::timeout(LIMIT, all_settled).await;
-        waited.context("not all clusters say that they run")?.context("the watch of clusters ended")?;
+        waited.context("not all clusters are running")?.context("the watch of clusters ended")?;
         anyhow::Ok(Instant::now())
     };
     let (etcd, status) = tokio::try_join!(in_etcd, in_status)?;

@@ -59,8 +59,8 @@ pub fn shipped(programs: Option<&Path>) -> Result<Vec<Figure>> {
     let [operator, agent, image] = install::sizes(programs)?.map(|bytes| bytes as f64 / 1e6);
     Ok(vec![
         Figure::new("binary", operator, Unit::Megabytes, 15.0),
-        Figure::new("binary of the agent", agent, Unit::Megabytes, None),
-        Figure::new("image, both together", image, Unit::Megabytes, 25.0),
+        Figure::new("agent binary", agent, Unit::Megabytes, None),
+        Figure::new("image with both", image, Unit::Megabytes, 25.0),
     ])
 }
 
@@ -74,10 +74,10 @@ impl Process {
     /// Found by the control group of its container.
     pub async fn of(operator: &Operator) -> Result<Self> {
         let pods = operator.ready_pods().await?;
-        ensure!(pods.len() == 1, "{} pods of the operator are ready, and not one", pods.len());
+        ensure!(pods.len() == 1, "{} operator pods are ready, expected one", pods.len());
         let (node, container) = place_of(&pods[0]).context("the operator's pod has no running container")?;
         let found = cgroup::processes_in(node, &container);
-        let id = *found.first().context("the operator's container has no process")?;
+        let id = *found.first().context("the operator's container has no running process")?;
         Ok(Self { id })
     }
 
@@ -101,15 +101,17 @@ impl Process {
 
     fn resident_megabytes(self) -> Result<f64> {
         let status = self.read("status")?;
-        resident_kibibytes(&status).map(|kib| kib * 1024.0 / 1e6).context("no VmRSS of the operator")
+        resident_kibibytes(&status)
+            .map(|kib| kib * 1024.0 / 1e6)
+            .context("cannot read the operator's memory (VmRSS)")
     }
 
     fn ticks(self) -> Result<f64> {
-        ticks(&self.read("stat")?).context("no processor times of the operator")
+        ticks(&self.read("stat")?).context("cannot read the operator's CPU times")
     }
 
     fn read(self, file: &str) -> Result<String> {
-        std::fs::read_to_string(format!("/proc/{}/{file}", self.id)).context("the operator has ended")
+        std::fs::read_to_string(format!("/proc/{}/{file}", self.id)).context("the operator has exited")
     }
 }
 

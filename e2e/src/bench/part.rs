@@ -5,15 +5,15 @@ use crate::plain;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Part {
-    /// One and three members, by the operator and by the plain StatefulSet
+    /// Create one and three members, with the operator and with a plain StatefulSet
     Create,
-    /// From one member to three and five and back, while clients write
+    /// Scale from one member to three and five and back, while clients write
     Scale,
-    /// From three members to one and back with some megabytes of data, while clients write
+    /// Scale from three members to one and back with some megabytes of data, while clients write
     Data,
     /// Stop and start with the data
     Stop,
-    /// Twenty clusters at once, and what the operator needs for them
+    /// Create twenty clusters at once, and measure the operator's memory and CPU
     Crowd,
 }
 

@@ -159,7 +159,7 @@ impl Stage {
         let sample = crowd::operated(&self.client, namespace, self.progress).await?;
         self.keep(subject, sample);
         if last {
-            self.progress.step("the operator is watched while nothing changes");
+            self.progress.step("measuring the operator while nothing changes");
             tokio::time::sleep(QUIET).await;
             let process = Process::of(&self.operator).await?;
             self.figures.extend(process.with_crowd().await?);
@@ -202,7 +202,7 @@ impl Stage {
 
     async fn gone(&self, cluster: &Operated) -> Result<()> {
         cluster.delete().await?;
-        let what = format!("{} is gone with its volumes", cluster.name);
+        let what = format!("{} and its volumes are deleted", cluster.name);
         wait::gone(cluster.api::<EtcdCluster>(), &cluster.name, &what, LIMIT).await?;
         let selected = watcher::Config::default().labels(&cluster.selector());
         wait::objects(cluster.api::<Pod>(), selected.clone(), &what, LIMIT, BTreeMap::is_empty).await?;
@@ -239,7 +239,7 @@ impl Stage {
         }
         let deleted = namespaces.delete(namespace, &DeleteParams::background()).await;
         deleted.map(drop).with_context(|| format!("cannot delete namespace {namespace}"))?;
-        wait::gone(namespaces, namespace, &format!("namespace {namespace} is gone"), LIMIT).await
+        wait::gone(namespaces, namespace, &format!("namespace {namespace} is deleted"), LIMIT).await
     }
 
     fn namespaces(&self) -> Api<Namespace> {
@@ -254,7 +254,7 @@ pub fn spec(size: u8, version: &str) -> Value {
 
 async fn fill(cluster: &Operated) -> Result<()> {
     let members = cluster.members().await?;
-    let member = members.first().context("a cluster without members")?;
+    let member = members.first().context("the cluster has no members")?;
     for number in 0..VALUES {
         member.put(&format!("data/{number}"), vec![b'x'; VALUE_BYTES]).await?;
     }

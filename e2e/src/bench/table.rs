@@ -28,8 +28,7 @@ impl Report {
         }
         if self.rows.iter().any(|row| row.missed) || self.figures.iter().any(|figure| figure.missed) {
             text.push_str(&format!(
-                "!: more than it should be. A write gap should be at most {WRITE_GAP_AT_MOST_MS} ms, the lag of the \
-                 status {STATUS_LAG_AT_MOST_MS} ms.\n"
+                "!: above the target. Targets: write gap {WRITE_GAP_AT_MOST_MS} ms, status lag {STATUS_LAG_AT_MOST_MS} ms.\n"
             ));
         }
         text

@@ -15,22 +15,22 @@ use kube::Client;
 use testbed::cluster::{Config, DnsProfile, Testbed};
 use testbed::{image, say};
 
-/// How long the operator of this build takes, beside a plain StatefulSet of the same run.
+/// Measures how long the operator takes, compared with a plain StatefulSet in the same run
 #[derive(Parser)]
 struct Arguments {
-    /// Only these parts, as a list with commas
+    /// Run only these parts (comma-separated)
     #[arg(long, value_enum, value_delimiter = ',', value_name = "PARTS")]
     only: Vec<Part>,
-    /// Measured runs of each row, after one that is not counted
+    /// The number of measured runs per row, after one warm-up run
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..))]
     runs: u8,
-    /// Take down a testbed that is up, and measure on a new one
+    /// Replace a running testbed with a new one
     #[arg(long)]
     fresh: bool,
-    /// How cluster DNS behaves, if the testbed is not up yet
+    /// The behaviour of cluster DNS, if the testbed is not running yet
     #[arg(long, value_enum, default_value_t)]
     dns: DnsProfile,
-    /// The directory of the operator's static programs [default: where `make image` puts them]
+    /// The directory with the operator's static programs [default: the output of `make image`]
     #[arg(long)]
     programs: Option<PathBuf>,
 }
@@ -54,7 +54,7 @@ async fn main() -> Result<()> {
     let report = outcome?;
     say!("\n{}", report.table().trim_end());
     say!("\nwritten to {}", workspace::shown(&report.write()?));
-    ensure!(report.failures.is_empty(), "not everything could be measured:\n{}", report.failures.join("\n"));
+    ensure!(report.failures.is_empty(), "some measurements failed:\n{}", report.failures.join("\n"));
     Ok(())
 }
 
@@ -67,7 +67,7 @@ async fn measure(bed: &Testbed, arguments: &Arguments, progress: Progress) -> Re
     let programs = arguments.programs.as_deref();
     let operator = Operator::install(&cluster, programs).await?;
     operator.start().await?;
-    progress.step(format!("the operator runs: {}", operator.tag.as_deref().unwrap_or_default()));
+    progress.step(format!("the operator is running: {}", operator.tag.as_deref().unwrap_or_default()));
     let mut stage = Stage {
         client: cluster.client.clone(),
         operator,
@@ -110,14 +110,15 @@ async fn keep_log(cluster: &Cluster) -> Result<()> {
     let log = cluster.kubectl.run(&["-n", install::NAMESPACE, "logs", &deployment]).await?;
     let directory = workspace::results().join("bench");
     std::fs::create_dir_all(&directory).context("cannot create target/bench/")?;
-    std::fs::write(directory.join("operator.log"), log).context("cannot keep the operator's log")
+    std::fs::write(directory.join("operator.log"), log).context("cannot save the operator's log")
 }
 
 async fn machine(bed: &Testbed, client: &Client) -> Result<Machine> {
-    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").context("cannot tell the kernel")?;
+    let kernel =
+        std::fs::read_to_string("/proc/sys/kernel/osrelease").context("cannot read the kernel version")?;
     let kubernetes = client.apiserver_version().await?.git_version;
     if kubernetes.is_empty() {
-        bail!("Kubernetes does not tell its version");
+        bail!("cannot read the Kubernetes version");
     }
     Ok(Machine {
         cores: std::thread::available_parallelism()?.get(),

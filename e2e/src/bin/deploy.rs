@@ -9,16 +9,16 @@ use e2e::progress::Progress;
 use e2e::target::Target;
 use testbed::say;
 
-/// Install the CRDs and the operator; once more brings them up to date.
+/// Installs or updates the CRDs and the operator
 #[derive(Parser)]
 struct Arguments {
-    /// Which cluster
+    /// The Kubernetes cluster to use
     #[arg(long, value_enum, default_value = "testbed")]
     target: Target,
-    /// Only what an operator outside of the cluster needs: CRDs, namespace and the agent's image
+    /// Install only what an operator outside the cluster needs: CRDs, namespace and the agent's image
     #[arg(long)]
     outside: bool,
-    /// The directory of the operator's static programs [default: where `make image` puts them]
+    /// The directory with the operator's static programs [default: the output of `make image`]
     #[arg(long)]
     programs: Option<PathBuf>,
 }
@@ -33,10 +33,9 @@ async fn main() -> Result<()> {
     if arguments.outside {
         let provided = install::for_operator_outside(&cluster, arguments.programs.as_deref()).await?;
         progress.step(match provided {
-            Some(image) => format!("CRDs and namespace {NAMESPACE} applied, image {image} provided"),
+            Some(image) => format!("applied CRDs and namespace {NAMESPACE}, provided image {image}"),
             None => format!(
-                "CRDs and namespace {NAMESPACE} applied; members' pods take the agent from {IMAGE}:dev, which your \
-                 cluster must be able to pull"
+                "applied CRDs and namespace {NAMESPACE}; your cluster must be able to pull {IMAGE}:dev, the image with the agent"
             ),
         });
         say!("");
@@ -44,14 +43,14 @@ async fn main() -> Result<()> {
     }
     let operator = Operator::install(&cluster, arguments.programs.as_deref()).await?;
     progress.step(match &operator.tag {
-        Some(tag) => format!("CRDs, RBAC and Deployment applied, with image {IMAGE}:{tag}"),
-        None => format!("CRDs, RBAC and Deployment applied; your cluster must be able to pull {IMAGE}:dev"),
+        Some(tag) => format!("applied CRDs, RBAC and Deployment with image {IMAGE}:{tag}"),
+        None => format!("applied CRDs, RBAC and Deployment; your cluster must be able to pull {IMAGE}:dev"),
     });
     let ready = operator.ready().await;
     if ready.is_err() {
         cluster.kubectl.show(&["-n", NAMESPACE, "describe", "pods"]).await?;
     }
-    ready.context("the operator does not become ready; its pods are described above")?;
+    ready.context("the operator did not become ready: see the description of its pods above")?;
     progress.step("the operator runs");
     say!("");
     cluster.kubectl.show(&["-n", NAMESPACE, "get", "deployments,pods", "-o", "wide"]).await?;

@@ -8,17 +8,17 @@ use e2e::turn::Turn;
 use e2e::{runner, suite};
 use testbed::cluster::Testbed;
 
-/// End-to-end tests on a real Kubernetes with real etcd, which is brought up for them.
+/// Runs the end-to-end tests on a real Kubernetes with real etcd, and starts both
 #[derive(Parser)]
-#[command(after_help = "Evidence of a failed test is kept in target/e2e/TEST/.")]
+#[command(after_help = "Logs and objects of a failed test are in target/e2e/TEST/.")]
 struct Options {
-    /// Only the short selection that every change runs
+    /// Run only the smoke tests
     #[arg(long)]
     smoke: bool,
-    /// Skip tests that passed before for the source as it is now
+    /// Skip tests that already passed for the current source
     #[arg(long)]
     resume: bool,
-    /// Leave the testbed up
+    /// Leave the testbed running
     #[arg(long)]
     keep: bool,
     #[command(flatten)]

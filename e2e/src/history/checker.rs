@@ -89,7 +89,7 @@ impl Checker {
 
 fn verdict(json: &[u8]) -> Result<Verdict> {
     let Statistics { operations, acked_writes, failed, unknown, longest_gap_ns, longest_gap_began_ns } =
-        serde_json::from_slice(json).context("the checker's statistics cannot be read")?;
+        serde_json::from_slice(json).context("cannot parse the checker's statistics")?;
     Ok(Verdict {
         operations,
         acked_writes,

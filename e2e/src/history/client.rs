@@ -146,7 +146,7 @@ impl Client {
             Ok(Ok(answer)) => Ending::Ok(answer),
             Ok(Err(Failure::Etcd(error))) => outcome::of(&error),
             Ok(Err(Failure::Answer(error))) => Ending::Unknown { error: format!("{error:#}") },
-            Err(_) => Ending::Unknown { error: format!("no answer in {deadline:?}") },
+            Err(_) => Ending::Unknown { error: format!("no response within {deadline:?}") },
         };
         match &ending {
             Ending::Ok(answer) => self.remember(pending.request(), answer),
@@ -239,7 +239,7 @@ async fn ask(client: &mut etcd_client::Client, request: &Request) -> Result<Answ
 }
 
 fn answer(header: Option<&ResponseHeader>) -> Result<Answer> {
-    let header = header.context("an answer without a header")?;
+    let header = header.context("the response has no header")?;
     Ok(Answer {
         revision: header.revision(),
         cluster_id: format!("{:x}", header.cluster_id()),

@@ -68,7 +68,7 @@ impl Operated {
             self.status_agrees(promised.size, &listed).await?;
             Ok(true)
         };
-        let what = format!("everybody tells the same of {}", self.name);
+        let what = format!("etcd, Kubernetes and the status agree about {}", self.name);
         wait::until(&what, LIMIT, rest).await?;
         if promised.size > 0 {
             self.endpoints_agree().await?;
@@ -103,7 +103,7 @@ impl Operated {
     async fn claims_agree(&self, listed: &[Listed]) -> Result<()> {
         let uid = self.object().await?.uid();
         for (name, claim) in &self.claims().await? {
-            ensure!(claim.metadata.deletion_timestamp.is_none(), "{name} is going");
+            ensure!(claim.metadata.deletion_timestamp.is_none(), "{name} is terminating");
             ensure!(claim.labels().get(CLUSTER_UID_LABEL) == uid.as_ref(), "{name} is not this cluster's");
             let holder = claim.labels().get(MEMBER_ID_LABEL);
             ensure!(holder.is_some(), "{name} does not say whose data it holds");

@@ -29,12 +29,12 @@ pub async fn nothing_is_left(context: &Context) -> Result<()> {
     let before = Snapshot::take().await?;
     let bed = Testbed::up(Config { nodes: 3, dns: DnsProfile::Fast }).await?;
     image::ensure_etcd(plain::VERSION).await?;
-    context.step("the testbed is up");
+    context.step("started the testbed");
     let etcd = Plain::new("default", "etcd", 3).spread();
     etcd.create(&bed.client().await?, LIMIT).await?;
     for fault in some_of_each(&etcd) {
         let injected = fault::inject(&bed, fault).await?;
-        context.step(format!("done: {}", injected.id));
+        context.step(format!("injected: {}", injected.id));
     }
     // What would go unnoticed if it stayed could not be missed.
     let during = Snapshot::take().await?;
@@ -43,9 +43,9 @@ pub async fn nothing_is_left(context: &Context) -> Result<()> {
         ensure!(during.lines(subject) > before.lines(subject), "the testbed shows no {subject}");
     }
     kill_daemons().await?;
-    context.step("every daemon is killed");
+    context.step("killed every daemon");
     Testbed::down().await?;
-    context.step("the testbed is down");
+    context.step("stopped the testbed");
     as_before(&before).await
 }
 
@@ -53,11 +53,11 @@ pub async fn up_heals(context: &Context) -> Result<()> {
     let before = Snapshot::take().await?;
     for moment in ["apiserver", "n2-containerd", "coredns"] {
         interrupted_up(moment).await?;
-        context.step(format!("`testbed up` was killed when it had started {moment}"));
+        context.step(format!("killed `testbed up` after it started {moment}"));
     }
     let bed = Testbed::up(Config { nodes: 1, dns: DnsProfile::Fast }).await?;
     bed.client().await?.apiserver_version().await.context("the healed testbed does not answer")?;
-    context.step("`up` healed what was left");
+    context.step("`testbed up` repaired the testbed");
     Testbed::down().await?;
     Testbed::down().await.context("a second `down` must be fine")?;
     as_before(&before).await

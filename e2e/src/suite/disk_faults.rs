@@ -44,7 +44,7 @@ pub async fn deleted(context: &Context) -> Result<()> {
     wait::gone(volumes, &volume, "the volume is gone", LIMIT).await?;
     wait::until("the data is gone", LIMIT, async || Ok(!data.exists())).await?;
     expect_no_undo(context, &delete).await?;
-    context.step("claim, volume and data are gone");
+    context.step("PVC, volume and data are deleted");
 
     // The StatefulSet makes a new claim for a new pod, which knows nothing.
     context.pods().delete(&victim.name, &DeleteParams::default()).await?;
@@ -66,12 +66,12 @@ pub async fn filled(context: &Context) -> Result<()> {
     let namespace = context.namespace.clone();
     let fill = context.inject(Fault::FillDisk { claim: etcd.claim(0), namespace, leave_bytes: 0 }).await?;
     let written = write_until_refused(member).await?;
-    context.step(format!("a write was refused after {written} MiB"));
+    context.step(format!("etcd rejected a write after {written} MiB"));
     expect_log(context, &member.name, "no space left on device").await?;
     context.undo(&fill).await?;
     serves_again(member, BACK_OFF_LIMIT).await?;
     member.put(KEY, VALUE).await?;
-    context.step("the member serves, nothing is lost");
+    context.step("the member serves, no data is lost");
     Ok(())
 }
 

@@ -22,7 +22,7 @@ pub async fn scaling_begins(context: &Context, cluster: &Operated, size: u8) -> 
     cluster.scale(size).await?;
     wait::until("etcd lists other members", LIMIT, async || Ok(cluster.member_list().await?.len() != before))
         .await?;
-    context.step(format!("on the way from {before} member(s) to {size}"));
+    context.step(format!("scaling from {before} member(s) to {size}"));
     Ok(())
 }
 
@@ -39,7 +39,7 @@ pub async fn refused_for(
     reason: &str,
 ) -> Result<(EtcdCluster, String)> {
     let stalls = |it: &EtcdCluster| holds(it, condition::STALLED).is_some_and(|it| it.reason == reason);
-    let refused = cluster.wait_for(&format!("{reason} is told"), stalls).await?;
+    let refused = cluster.wait_for(&format!("the status reports {reason}"), stalls).await?;
     let message = holds(&refused, condition::STALLED).context("it stalls")?.message.clone();
     context.step(format!("{reason}: {message}"));
     Ok((refused, message))
@@ -61,7 +61,7 @@ pub async fn wait_for_log(context: &Context, cluster: &Operated, pod: &str, word
 }
 
 /// What an agent says when it follows the order to form a cluster.
-const BEGINS: &str = "starting etcd to form a cluster";
+const BEGINS: &str = "starting etcd to bootstrap the cluster";
 
 /// These pods were there when the cluster was born, and say so.
 pub async fn all_began(context: &Context, cluster: &Operated, pods: &[&str]) -> Result<()> {
@@ -94,7 +94,7 @@ pub async fn move_leader(context: &Context, cluster: &Operated, to: &str) -> Res
     let id = format!("{:x}", listed.with_context(|| format!("{to} is no member"))?.id);
     let words = ["exec", "--namespace", &cluster.namespace, &from, "--container", "etcd", "--"];
     context.kubectl().run(&[&words[..], &["etcdctl", "move-leader", &id]].concat()).await?;
-    context.step(format!("leadership moved from {from} to {to}"));
+    context.step(format!("moved leadership from {from} to {to}"));
     Ok(())
 }
 
@@ -142,7 +142,7 @@ impl<'a> Room<'a> {
             let patched = all.patch(&node.name(), &PatchParams::default(), &change).await;
             patched.with_context(|| format!("cannot label {node}"))?;
         }
-        self.context.step(format!("room for members on {nodes:?}"));
+        self.context.step(format!("members can run on {nodes:?}"));
         Ok(())
     }
 }

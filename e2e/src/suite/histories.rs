@@ -79,7 +79,7 @@ async fn rests_are_no_gaps(context: &Context, three: &Three) -> Result<()> {
 
 /// Each of these changes one answer in what was really recorded.
 async fn tampering_is_found(context: &Context, file: &Path) -> Result<()> {
-    let text = std::fs::read_to_string(file).context("the history is not there")?;
+    let text = std::fs::read_to_string(file).context("cannot read the history")?;
     let lines: Vec<Value> = text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
     let lies: [(&str, Lie); 4] = [
         ("LOST WRITE", forget_a_write),

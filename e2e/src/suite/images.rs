@@ -41,8 +41,8 @@ pub async fn pulled_always(context: &Context) -> Result<()> {
 
 pub async fn any_etcd(context: &Context) -> Result<()> {
     let version = "v3.5.9";
-    testbed::image::ensure_etcd(version).await.context("cannot make the image")?;
-    context.step("the image is made");
+    testbed::image::ensure_etcd(version).await.context("cannot create the image")?;
+    context.step("created the image");
     let etcd = context.plain(1).version(version);
     let members = etcd.create(context.client(), LIMIT).await?;
     let status = members[0].status().await?;

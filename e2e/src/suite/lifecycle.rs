@@ -83,7 +83,7 @@ pub(super) async fn asked_for(context: &Context, size: u8, more: Value) -> Resul
     let mut spec = json!({"size": size, "storage": {"size": "1Gi"}});
     merge(&mut spec, more);
     let cluster = context.operated(NAME, spec).await?;
-    context.step(format!("{NAME} with {size} member(s) is asked for"));
+    context.step(format!("requested {NAME} with {size} member(s)"));
     Ok(cluster)
 }
 

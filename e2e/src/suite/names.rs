@@ -22,16 +22,16 @@ const FRESH_NAMES: usize = 20;
 pub async fn field_remembers(context: &Context) -> Result<()> {
     let (tools, late) = asked_too_early(context).await?;
     ensure!(!tools.look_up(&late).await?.is_found(), "the name is known at once: nothing was remembered");
-    context.step("the name exists, but who asked before does not see it");
-    wait::until("the name is seen", LIMIT, async || Ok(tools.look_up(&late).await?.is_found())).await?;
-    context.step("the name is seen");
+    context.step("the name exists, but the cache still denies it");
+    wait::until("the name resolves", LIMIT, async || Ok(tools.look_up(&late).await?.is_found())).await?;
+    context.step("the name resolves");
     Ok(())
 }
 
 pub async fn fast_forgets(context: &Context) -> Result<()> {
     let (tools, late) = asked_too_early(context).await?;
-    wait::until("the name is seen", AT_ONCE, async || Ok(tools.look_up(&late).await?.is_found())).await?;
-    context.step("the name is seen");
+    wait::until("the name resolves", AT_ONCE, async || Ok(tools.look_up(&late).await?.is_found())).await?;
+    context.step("the name resolves");
     Ok(())
 }
 

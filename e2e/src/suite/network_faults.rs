@@ -26,7 +26,7 @@ pub async fn pod_cut_off(context: &Context) -> Result<()> {
     ensure!(victim.status().await.is_err(), "a member that is cut off answers");
     let others = || three.others(victim);
     wait::until("the others serve", LIMIT, async || all_serve(others()).await.map(|()| true)).await?;
-    context.step("the member is out of reach, the others serve");
+    context.step("the member is unreachable, the others serve");
     context.undo(&cut).await?;
     three.whole_again(context, LIMIT).await
 }
@@ -94,7 +94,7 @@ pub async fn quorum_lost(context: &Context) -> Result<()> {
         ensure!(together.is_err(), "the member on {node} served without a quorum: {together:?}");
     }
     ensure!(three.on("n1")?.put(KEY, "written without a quorum").await.is_err(), "a write without a quorum");
-    context.step("every member answers alone, none serves: the quorum is lost");
+    context.step("every member responds, none serves: quorum is lost");
     for cut in cuts.iter().rev() {
         context.undo(cut).await?;
     }
@@ -108,7 +108,7 @@ pub async fn quorum_lost(context: &Context) -> Result<()> {
     }
     three.members[0].put(KEY, VALUE).await?;
     all_serve(&three.members).await?;
-    context.step("the quorum is back, nothing is lost");
+    context.step("quorum is restored, no data is lost");
     Ok(())
 }
 

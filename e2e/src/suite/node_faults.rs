@@ -19,7 +19,7 @@ pub async fn crashed(context: &Context) -> Result<()> {
     ensure!(victim.status().await.is_err(), "a member on a crashed node answers");
     let others = || three.others(victim);
     wait::until("the others serve", LIMIT, async || all_serve(others()).await.map(|()| true)).await?;
-    context.step("the member is away, the others serve");
+    context.step("the member is down, the others serve");
     let nodes = Api::<Node>::all(context.client().clone());
     wait::present(nodes.clone(), "n2", "n2 is not ready", LIMIT, |node| !node_is_ready(node)).await?;
     context.step("the node is not ready");
@@ -32,7 +32,7 @@ pub async fn crashed(context: &Context) -> Result<()> {
     // Pods get new addresses after a reboot.
     let members = three.plain.serving(context.client(), LIMIT, |_| {}).await?;
     all_serve(&members).await?;
-    context.step("all members serve, nothing is lost");
+    context.step("all members serve, no data is lost");
     Ok(())
 }
 
@@ -42,7 +42,7 @@ pub async fn api_stopped(context: &Context) -> Result<()> {
     ensure!(!api_answers(context).await, "a stopped API server answers");
     all_serve(&three.members).await?;
     three.members[2].put("e2e/meanwhile", "written without an API server").await?;
-    context.step("the API is away, etcd serves");
+    context.step("the API server is down, etcd serves");
     context.undo(&stop).await?;
     ensure!(api_answers(context).await, "the API server is not back");
     for member in &three.members {

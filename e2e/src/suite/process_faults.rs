@@ -30,7 +30,7 @@ pub async fn paused(context: &Context) -> Result<()> {
     let others = || three.others(victim);
     // If the leader was paused, the others need an election.
     wait::until("the others serve", LIMIT, async || all_serve(others()).await.map(|()| true)).await?;
-    context.step("the paused member is silent, the others serve");
+    context.step("the paused member does not respond, the others serve");
     context.undo(&pause).await?;
     three.whole_again(context, LIMIT).await?;
     let after = wait::restarts(&context.pods().get(&victim.name).await?);

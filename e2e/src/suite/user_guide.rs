@@ -68,7 +68,7 @@ impl Guide<'_> {
         let value = local.linearizable_read("greeting").await?;
         ensure!(value.as_deref() == Some("hello"), "not our data through port-forward: {value:?}");
         forward.stop().await?;
-        self.context.step("reached through the node port and through port-forward");
+        self.context.step("reached the cluster through the node port and port-forward");
         Ok(())
     }
 
@@ -120,7 +120,7 @@ impl Guide<'_> {
         self.kubectl("scale etcd -n test-scaling test-scaling-cluster --replicas=1").await?;
         self.settled(1).await?;
         let value = self.etcdctl("get greeting --print-value-only").await?;
-        ensure!(value.trim() == "hello", "the data is not there any more: {value:?}");
+        ensure!(value.trim() == "hello", "the data is lost: {value:?}");
         Ok(())
     }
 

@@ -24,7 +24,7 @@ pub async fn first_consumer(context: &Context) -> Result<()> {
     wait::objects(events, selected, "the claim waits for a pod", LIMIT, |events| !events.is_empty()).await?;
     let phase = claims(context).get(CLAIM).await?.status.and_then(|status| status.phase);
     ensure!(phase.as_deref() == Some("Pending"), "bound without a pod: {phase:?}");
-    context.step("the claim waits");
+    context.step("the PVC is pending");
 
     let tools = start_tools(context).await?;
     let phase = claims(context).get(CLAIM).await?.status.and_then(|status| status.phase);
@@ -53,14 +53,14 @@ pub async fn full_disk(context: &Context) -> Result<()> {
     ensure!(!tools.ask(&more).await?.ok, "there is still room");
     tools.run(&["rm", "/data/fill"]).await?;
     tools.run(&more).await?;
-    context.step("room again");
+    context.step("the volume has free space again");
     Ok(())
 }
 
 pub async fn deleted(context: &Context) -> Result<()> {
     create_claim(context, None).await?;
     let volume = written_and_left(context).await?;
-    context.step("the pod is gone, the data is there");
+    context.step("the pod is deleted, the data remains");
     delete_claim(context).await?;
     wait::gone(volume.api.clone(), &volume.name, "the volume is gone", LIMIT).await?;
     volume.wait_erased(context).await
@@ -75,7 +75,7 @@ pub async fn retained(context: &Context) -> Result<()> {
     };
     wait::present(volume.api.clone(), &volume.name, "the volume is released", LIMIT, released).await?;
     ensure!(volume.marker().exists(), "the data went with the claim");
-    context.step("the claim is gone, the data is there");
+    context.step("the PVC is deleted, the data remains");
     volume.api.delete(&volume.name, &DeleteParams::default()).await?;
     wait::gone(volume.api.clone(), &volume.name, "the volume is gone", LIMIT).await?;
     volume.wait_erased(context).await

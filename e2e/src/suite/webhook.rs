@@ -49,7 +49,7 @@ pub async fn decides(context: &Context) -> Result<()> {
         ..Default::default()
     };
     // The API server takes a moment to learn of a webhook; until then everything is let in.
-    wait::until("the webhook refuses", LIMIT, async || {
+    wait::until("the webhook rejects", LIMIT, async || {
         let dry = PostParams { dry_run: true, ..Default::default() };
         match maps.create(&dry, &map(REFUSED)).await {
             Err(kube::Error::Api(refusal)) if refusal.message.contains(REASON) => Ok(true),
@@ -58,9 +58,9 @@ pub async fn decides(context: &Context) -> Result<()> {
         }
     })
     .await?;
-    context.step("the webhook refuses");
+    context.step("the webhook rejects");
     maps.create(&PostParams::default(), &map("welcome")).await.context("the webhook must let this in")?;
-    context.step("the webhook lets in");
+    context.step("the webhook allows");
     // Its open connections answer until they end, too, not only until the listener does.
     drop(stop);
     timeout(LIMIT, server).await.context("the webhook does not stop")???;

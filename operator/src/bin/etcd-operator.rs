@@ -14,7 +14,7 @@ use futures::FutureExt;
 use kube::{Client, Config};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Operates etcd clusters on Kubernetes.
+/// Runs etcd clusters on Kubernetes
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
@@ -24,47 +24,46 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Print the reference of the API as Markdown
+    /// Print the API reference as Markdown
     ApiReference,
     /// Print the CustomResourceDefinitions as YAML
     Crds,
-    /// Watch EtcdClusters and keep their status true
+    /// Run the operator
     Run(Run),
 }
 
 #[derive(Args)]
 struct Run {
-    /// Where /healthz and /readyz are served
+    /// The address of /healthz and /readyz
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8080")]
     listen: SocketAddr,
 
-    /// The image that members' pods take the agent from [default: the image of the pod this runs in]
+    /// The image with the agent for members' pods [default: the image of the operator's own pod]
     #[arg(long, value_name = "IMAGE")]
     agent_image: Option<String>,
 
-    /// The DNS domain of the Kubernetes cluster [default: as in resolv.conf, else cluster.local]
+    /// The DNS domain of the Kubernetes cluster [default: from resolv.conf in a pod, else cluster.local]
     #[arg(long, value_name = "DOMAIN")]
     cluster_domain: Option<String>,
 
-    /// How pods are reached: at their addresses, or through the API server [default: direct in a pod]
+    /// How to connect to pods [default: direct in a pod, else port-forward]
     #[arg(long, value_enum)]
     reach: Option<Way>,
 
-    /// Where the Lease is that decides which of several operators acts [default: our pod's, else
-    /// etcd-operator-system]
+    /// The namespace of the Lease for leader election [default: the operator's own, else etcd-operator-system]
     #[arg(long, value_name = "NAMESPACE")]
-    namespace: Option<String>,
+    lease_namespace: Option<String>,
 
-    /// What to log, such as `debug` or `info,kube=debug`
+    /// The log filter, such as `debug` or `info,kube=debug`
     #[arg(long, value_name = "FILTER", default_value = telemetry::DEFAULT_FILTER)]
     log: String,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum Way {
-    /// At the pods' addresses
+    /// Connect to the pods' addresses
     Direct,
-    /// Through the API server
+    /// Forward ports through the API server
     PortForward,
 }
 
@@ -87,7 +86,7 @@ fn print(text: &str) -> Result<()> {
     match std::io::stdout().write_all(text.as_bytes()) {
         // Whoever reads has seen enough, as in `crds | head`.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        written => written.context("cannot print"),
+        written => written.context("cannot write to standard output"),
     }
 }
 
@@ -96,15 +95,17 @@ fn print(text: &str) -> Result<()> {
 async fn run(options: Run) -> Result<()> {
     telemetry::start(&options.log)?;
     let stop = stop_signal()?.shared();
-    let config = Config::infer().await.context("found no cluster: neither a kubeconfig nor a pod's token")?;
+    let config = Config::infer().await.context(
+        "cannot find a Kubernetes cluster: set KUBECONFIG, or run in a pod with a service account",
+    )?;
     let api_server = config.cluster_url.to_string();
-    let client = Client::try_from(config).context("cannot make a client for the API server")?;
+    let client = Client::try_from(config).context("cannot create a client for the API server")?;
     let listener = http::listen(options.listen).await?;
     tracing::info!(version = env!("CARGO_PKG_VERSION"), api_server, address = %options.listen, "started");
 
     let ready = http::Ready::default();
     let settings = settings(&options, &client).await?;
-    let namespace = options.namespace.unwrap_or_else(place::namespace);
+    let namespace = options.lease_namespace.unwrap_or_else(place::namespace);
     let election = Election::new(client.clone(), &namespace, lease::NAME, &place::name());
     let controller = controller::run(client, settings, election, ready.clone(), stop.clone());
     let server = http::serve(listener, ready, stop);
@@ -131,7 +132,7 @@ async fn settings(options: &Run, client: &Client) -> Result<Settings> {
 
 /// Completes when the kubelet (SIGTERM) or somebody at a terminal (SIGINT) asks us to stop.
 fn stop_signal() -> Result<impl Future<Output = ()> + Send + 'static> {
-    let listen = |kind| signal(kind).context("cannot listen for signals");
+    let listen = |kind| signal(kind).context("cannot handle signals");
     let (mut terminate, mut interrupt): (Signal, Signal) =
         (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
     Ok(async move {

@@ -14,14 +14,14 @@ pub enum Error {
     #[error("{pod} did not {call} within {seconds} s")]
     NoAnswer { pod: String, call: &'static str, seconds: u64 },
     /// etcd itself says that it did not do it.
-    #[error("{pod} refused to {call}: {reason}")]
+    #[error("{pod} rejected the request to {call}: {reason}")]
     Refused { pod: String, call: &'static str, reason: String },
     #[error("{pod} failed to {call}: {reason}")]
     Broken { pod: String, call: &'static str, reason: String },
     /// An answer without an identity.
-    #[error("{pod} said nothing sensible when asked to {call}")]
+    #[error("{pod} sent an invalid response to the request to {call}")]
     Nonsense { pod: String, call: &'static str },
-    #[error("lost {pod}: {reason}")]
+    #[error("lost the connection to {pod}: {reason}")]
     Lost { pod: String, reason: String },
 }
 
@@ -84,7 +84,7 @@ impl Error {
     pub(super) fn reason(&self) -> &str {
         match self {
             Self::Refused { reason, .. } | Self::Broken { reason, .. } | Self::Lost { reason, .. } => reason,
-            Self::Reach(_) | Self::NoAnswer { .. } | Self::Nonsense { .. } => "no answer",
+            Self::Reach(_) | Self::NoAnswer { .. } | Self::Nonsense { .. } => "no response",
         }
     }
 }
@@ -137,7 +137,7 @@ mod tests {
             let error = error(code, message);
             assert!(!error.is_ambiguous(), "{error:?}");
             let reason = message.strip_prefix(ETCD).expect("all of them are etcd's");
-            assert_eq!(error.to_string(), format!("kv-2 refused to add a learner: {reason}"));
+            assert_eq!(error.to_string(), format!("kv-2 rejected the request to add a learner: {reason}"));
         }
     }
 
@@ -200,9 +200,9 @@ mod tests {
         let reset = std::io::Error::from_raw_os_error(104);
         let error = Error::of(
             "kv-2",
-            "tell its status",
+            "report its status",
             &etcd_client::Error::GRpcStatus(Status::from_error(Box::new(reset))),
         );
-        assert_eq!(error.to_string(), "kv-2 failed to tell its status: connection reset by peer");
+        assert_eq!(error.to_string(), "kv-2 failed to report its status: connection reset by peer");
     }
 }

@@ -97,7 +97,7 @@ async fn backups_and_restores_are_checked_too() {
     };
     let parameters = PostParams { dry_run: true, ..PostParams::default() };
     for (spec, field) in [
-        (json!({"clusterName": "kv", "storageType": "S3"}), "storageType S3 needs to know the bucket"),
+        (json!({"clusterName": "kv", "storageType": "S3"}), "storageType S3 requires a bucket"),
         (json!({"clusterName": "kv", "storageType": "Tape"}), "spec.storageType"),
         (json!({"storageType": "Local"}), "spec.clusterName"),
     ] {

@@ -156,10 +156,14 @@ async fn without_a_quorum_a_member_answers_and_serves_no_read() {
 
         cluster.kill(2);
         let lost = in_time("the loss to be noticed", watch_gone).await.expect("no panic");
-        assert!(matches!(lost, Error::Lost { .. }) && lost.to_string().starts_with("lost kv-2: "), "{lost}");
+        assert!(
+            matches!(lost, Error::Lost { .. })
+                && lost.to_string().starts_with("lost the connection to kv-2: "),
+            "{lost}"
+        );
         cluster.kill(1);
         let lost = in_time("the leader's loss to be noticed", watch_left).await.expect("no panic");
-        assert_eq!(lost.to_string(), "lost kv-0: no leader");
+        assert_eq!(lost.to_string(), "lost the connection to kv-0: no leader");
 
         let said = survivor.status().await.expect("it answers");
         assert!(!said.answer.linearizable);
@@ -198,7 +202,7 @@ async fn a_member_that_hangs_is_noticed_although_its_connection_stays() {
     assert!(!watch.is_finished(), "{:?}", watch.await);
     cluster.freeze(0);
     let error = member.status().await.expect_err("it hangs");
-    assert_eq!(error.to_string(), "kv-0 did not tell its status within 2 s");
+    assert_eq!(error.to_string(), "kv-0 did not report its status within 2 s");
     let error = in_time("the silence to be noticed", watch).await.expect("no panic");
     assert!(matches!(error, Error::Lost { .. }), "{error:?}");
 }

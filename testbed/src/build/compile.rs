@@ -45,7 +45,7 @@ pub async fn compile(
         command.env("GOFLAGS", "-mod=mod").env("GOSUMDB", "off");
     }
     let mut child = command.spawn().context("cannot run go")?;
-    let stderr = child.stderr.take().context("go has no output")?;
+    let stderr = child.stderr.take().context("cannot read the output of go")?;
     let output = follow(BufReader::new(stderr).lines(), progress).await?;
     let status = child.wait().await.context("cannot wait for go")?;
     if !status.success() {
@@ -62,7 +62,7 @@ async fn follow(
     let mut now_and_then = tokio::time::interval_at(tokio::time::Instant::now() + LINE_EVERY, LINE_EVERY);
     loop {
         tokio::select! {
-            line = lines.next_line() => match line.context("cannot read what go says")? {
+            line = lines.next_line() => match line.context("cannot read the output of go")? {
                 Some(line) => {
                     output.add(line);
                     progress.at(&output.state());

@@ -15,7 +15,7 @@ pub fn normal(text: &str) -> Result<String> {
         _ => false,
     };
     if !is_new_enough || !pre.is_none_or(is_pre_release) {
-        bail!("`{text}` is not an etcd that can be built: give a full version from v3.5.0 on, like v3.6.4");
+        bail!("cannot build etcd `{text}`: give a full version, v3.5.0 or later, such as v3.6.4");
     }
     Ok(format!("v{bare}"))
 }

@@ -48,7 +48,7 @@ impl Part {
     }
 
     pub fn default_kubernetes() -> Result<Self> {
-        let [default, ..] = module::KUBERNETES else { bail!("there is no Kubernetes to build") };
+        let [default, ..] = module::KUBERNETES else { bail!("no version of Kubernetes is known") };
         Self::kubernetes_of(default)
     }
 
@@ -57,7 +57,7 @@ impl Part {
         let minor_of = |module: &Module| module.folder.trim_start_matches("kubernetes-");
         let Some(module) = module::KUBERNETES.iter().find(|module| minor_of(module) == minor) else {
             let known: Vec<_> = module::KUBERNETES.iter().map(minor_of).collect();
-            bail!("Kubernetes `{minor}` cannot be built, only {}", known.join(", "));
+            bail!("cannot build Kubernetes `{minor}`, only {}", known.join(", "));
         };
         Self::kubernetes_of(module)
     }
@@ -85,7 +85,8 @@ impl Part {
     /// The etcd in which the Kubernetes API keeps its objects.
     pub fn api_store() -> Result<Self> {
         let mut modules = module::ETCD.iter();
-        let module = modules.find(|module| module.folder == "etcd-3.6").context("there is no etcd-3.6")?;
+        let module =
+            modules.find(|module| module.folder == "etcd-3.6").context("the version etcd-3.6 is missing")?;
         Ok(Self::committed_etcd(module))
     }
 
@@ -158,7 +159,7 @@ impl Part {
         for (file, text) in &self.sources {
             let path = dir.join(file);
             let folder = path.parent().unwrap_or(dir);
-            std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+            std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
             std::fs::write(&path, text.as_bytes())
                 .with_context(|| format!("cannot write {}", path.display()))?;
         }
@@ -168,7 +169,8 @@ impl Part {
     /// Gives the programs in a directory the names that others know.
     pub fn name_programs(&self, dir: &Path) -> Result<()> {
         if let Some((from, to)) = self.rename {
-            std::fs::rename(dir.join(from), dir.join(to)).with_context(|| format!("cannot name {to}"))?;
+            std::fs::rename(dir.join(from), dir.join(to))
+                .with_context(|| format!("cannot find the file name of {to}"))?;
         }
         for link in self.links {
             std::os::unix::fs::symlink(self.name, dir.join(link))
@@ -186,7 +188,7 @@ fn flags(link: &str) -> Vec<String> {
 fn kubernetes_stamp(version: &str) -> Result<String> {
     let mut numbers = version.trim_start_matches('v').split('.');
     let (Some(major), Some(minor)) = (numbers.next(), numbers.next()) else {
-        bail!("{version} is not a version of Kubernetes");
+        bail!("{version} is not a Kubernetes version");
     };
     let values =
         [("gitVersion", version), ("gitMajor", major), ("gitMinor", minor), ("gitTreeState", "clean")];
@@ -256,7 +258,7 @@ mod tests {
     #[test]
     fn an_unknown_minor_is_refused() {
         let error = Part::kubernetes("1.3").expect_err("there is no such folder");
-        assert!(error.to_string().contains("`1.3` cannot be built, only 1.34"), "{error}");
+        assert!(error.to_string().contains("cannot build Kubernetes `1.3`, only 1.34"), "{error}");
     }
 
     #[test]

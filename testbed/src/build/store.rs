@@ -44,7 +44,7 @@ impl Store {
     }
 
     async fn build(&self, part: &Part) -> Result<()> {
-        fs::create_dir_all(&self.dir).with_context(|| format!("cannot make {}", self.dir.display()))?;
+        fs::create_dir_all(&self.dir).with_context(|| format!("cannot create {}", self.dir.display()))?;
         let _only_builder = self.lock().await?;
         if self.holds(part) {
             return Ok(());
@@ -74,7 +74,7 @@ impl Store {
                 Err(error) => return Err(error).with_context(|| format!("cannot lock {}", path.display())),
             }
             if !told {
-                eprintln!("waiting for another build");
+                eprintln!("waiting for another build to finish");
                 told = true;
             }
             tokio::time::sleep(Duration::from_millis(200)).await;
@@ -116,7 +116,7 @@ impl Staging {
     fn create(dir: &Path) -> Result<Self> {
         let staging = Self(dir.join(format!("{STAGING}{}", std::process::id())));
         for dir in [staging.sources(), staging.programs(), staging.scratch()] {
-            fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+            fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
         }
         Ok(staging)
     }

@@ -11,12 +11,12 @@ use crate::say;
 pub enum Command {
     #[command(flatten)]
     Inject(Fault),
-    /// List the faults in effect, the oldest first.
+    /// List active faults, oldest first.
     List,
-    /// Undo one fault, or all that are in effect, the newest first.
+    /// Undo one active fault, or all, newest first.
     #[command(arg_required_else_help = true)]
     Undo {
-        /// As told when the fault was made, and by `list`.
+        /// The id that `list` and the fault's own output show.
         #[arg(required_unless_present = "all", conflicts_with = "all")]
         id: Option<String>,
         #[arg(long)]
@@ -31,7 +31,7 @@ pub async fn run(command: Command, bed: &Testbed) -> Result<()> {
         Command::List => {
             let faults = in_effect(bed.layout())?;
             if faults.is_empty() {
-                say!("no fault is in effect");
+                say!("no active faults");
             }
             for injected in faults {
                 say!("{:18} {}", injected.id, injected.fault);
@@ -46,7 +46,7 @@ pub async fn run(command: Command, bed: &Testbed) -> Result<()> {
         Command::Undo { id: None, .. } => {
             let faults = undo_all(bed).await?;
             if faults.is_empty() {
-                say!("no fault is in effect");
+                say!("no active faults");
             }
             for injected in faults {
                 say!("{}", undone(&injected));
@@ -61,14 +61,14 @@ fn done(injected: &Injected) -> String {
     match fault.kind().undo() {
         Undo::Restores(_) => format!("{fault}; undo: testbed fault undo {id}"),
         Undo::Nothing(reason) => format!("{fault}; nothing to undo: {reason}"),
-        Undo::Impossible(reason) => format!("{fault}; cannot be undone: {reason}"),
+        Undo::Impossible(reason) => format!("{fault}; undo is impossible: {reason}"),
     }
 }
 
 fn undone(injected: &Injected) -> String {
     match injected.fault.kind().undo() {
-        Undo::Restores(what) => format!("undone {}: {what}", injected.id),
-        Undo::Nothing(reason) | Undo::Impossible(reason) => format!("nothing undone: {reason}"),
+        Undo::Restores(what) => format!("reverted {}: {what}", injected.id),
+        Undo::Nothing(reason) | Undo::Impossible(reason) => format!("nothing to revert: {reason}"),
     }
 }
 
@@ -147,8 +147,8 @@ mod tests {
         );
         assert_eq!(
             not_in_effect("wipe-volume-4").to_string(),
-            "wipe-volume-4 cannot be undone: the files are gone"
+            "cannot undo wipe-volume-4: the files are deleted"
         );
-        assert_eq!(not_in_effect("cut-pod-9").to_string(), "no fault `cut-pod-9` is in effect");
+        assert_eq!(not_in_effect("cut-pod-9").to_string(), "fault `cut-pod-9` is not active");
     }
 }

@@ -206,9 +206,9 @@ mod tests {
     #[test]
     fn a_container_that_is_missing_or_does_not_run_is_refused_by_name() {
         let error = id_of(&pod("running"), Some("sidecar"));
-        assert_eq!(error, Err("pod default/db-0 has no container `sidecar`, only etcd, side, join".into()));
+        assert_eq!(error, Err("pod default/db-0 has no container `sidecar`; it has etcd, side, join".into()));
         let error = id_of(&pod("terminated"), None);
-        assert_eq!(error, Err("container `etcd` of pod default/db-0 does not run".into()));
+        assert_eq!(error, Err("container `etcd` of pod default/db-0 is not running".into()));
         assert!(id_of(&pod("running"), Some("join")).is_err());
     }
 

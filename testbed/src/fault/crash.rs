@@ -19,7 +19,7 @@ pub(super) fn find(bed: &Testbed, name: &str) -> Result<Node> {
 /// The network goes first: nobody is to be told of the death of a connection that lived there.
 pub(super) async fn begin(layout: &Layout, node: Node) -> Result<()> {
     set_link(node, "down").await?;
-    node::kill(layout, node).await.map_err(FaultError::machine(format_args!("kill what runs on {node}")))
+    node::kill(layout, node).await.map_err(FaultError::machine(format_args!("kill the processes on {node}")))
 }
 
 pub(super) async fn end(bed: &Testbed, node: Node) -> Result<()> {
@@ -41,5 +41,5 @@ async fn set_link(node: Node, state: &str) -> Result<()> {
     run(&["ip", "link", "set", &link, state])
         .await
         .map(drop)
-        .map_err(FaultError::machine(format_args!("take the link of {node} {state}")))
+        .map_err(FaultError::machine(format_args!("set the link of {node} {state}")))
 }

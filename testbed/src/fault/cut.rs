@@ -99,18 +99,18 @@ fn network_of_node(node: Node) -> Option<PathBuf> {
 impl Cut {
     pub async fn begin(&self, id: &str) -> Result<()> {
         let begin = async || -> anyhow::Result<()> {
-            let Some(enter) = self.network.enter() else { anyhow::bail!("the pod is gone") };
+            let Some(enter) = self.network.enter() else { anyhow::bail!("the pod does not exist any more") };
             let table = self.network.filter(&enter);
             table.remove(|found| found == chain(id)).await?;
             table.restore(&self.rules(&chain(id))).await
         };
-        begin().await.map_err(FaultError::machine("cut the network"))
+        begin().await.map_err(FaultError::machine("drop packets"))
     }
 
     pub async fn end(&self, id: &str) -> Result<()> {
         let Some(enter) = self.network.enter() else { return Ok(()) };
         let removed = self.network.filter(&enter).remove(|found| found == chain(id)).await;
-        removed.map_err(FaultError::machine("join the network again"))
+        removed.map_err(FaultError::machine("stop dropping packets"))
     }
 
     /// They look at single packets, not at connections, so an open connection is cut as well.

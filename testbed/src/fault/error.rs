@@ -5,37 +5,37 @@ pub type Result<T> = std::result::Result<T, FaultError>;
 /// Why a fault could not be done or undone.
 #[derive(Debug, Error)]
 pub enum FaultError {
-    #[error("there is no pod {namespace}/{pod}")]
+    #[error("pod {namespace}/{pod} does not exist")]
     NoSuchPod { namespace: String, pod: String },
-    #[error("pod {pod} has no container `{container}`, only {}", there.join(", "))]
+    #[error("pod {pod} has no container `{container}`; it has {}", there.join(", "))]
     NoSuchContainer { pod: String, container: String, there: Vec<String> },
-    #[error("container `{container}` of pod {pod} does not run")]
+    #[error("container `{container}` of pod {pod} is not running")]
     ContainerNotRunning { pod: String, container: String },
-    #[error("no process `{process}` in container `{container}` of pod {pod}, only {}", there.join(", "))]
+    #[error("container `{container}` of pod {pod} has no process `{process}`; it has {}", there.join(", "))]
     NoSuchProcess { pod: String, container: String, process: String, there: Vec<String> },
-    #[error("no process of pod {pod} runs")]
+    #[error("pod {pod} has no running process")]
     PodNotRunning { pod: String },
-    #[error("pod {pod} has no address")]
+    #[error("pod {pod} has no IP address")]
     NoAddress { pod: String },
-    #[error("pod {pod} uses the network of node {node}: cut the node off instead")]
+    #[error("pod {pod} uses the network of node {node}: use `testbed fault cut-node {node}`")]
     SharesNodeNetwork { pod: String, node: String },
-    #[error("there is no node `{node}`, only {}", there.join(", "))]
+    #[error("node `{node}` does not exist; nodes: {}", there.join(", "))]
     NoSuchNode { node: String, there: Vec<String> },
-    #[error("node {node} carries the control plane, so its network is not cut")]
+    #[error("node {node} runs the control plane: choose another node")]
     CarriesControlPlane { node: String },
-    #[error("there is no claim {namespace}/{claim}")]
+    #[error("PVC {namespace}/{claim} does not exist")]
     NoSuchClaim { namespace: String, claim: String },
-    #[error("claim {namespace}/{claim} is not bound to a volume")]
+    #[error("PVC {namespace}/{claim} is not bound to a volume")]
     ClaimNotBound { namespace: String, claim: String },
-    #[error("volume {volume} is not mounted below {below}: not one that the testbed made")]
+    #[error("volume {volume} is not mounted below {below}, so the testbed did not create it")]
     VolumeNotMounted { volume: String, below: String },
-    #[error("`{name}` is not a name that DNS could answer")]
+    #[error("`{name}` is not a valid DNS name")]
     NotAName { name: String },
-    #[error("{id} cannot be undone: {reason}")]
+    #[error("cannot undo {id}: {reason}")]
     CannotBeUndone { id: String, reason: &'static str },
     #[error("{id} needs no undo: {reason}")]
     NothingToUndo { id: String, reason: &'static str },
-    #[error("no fault `{id}` is in effect")]
+    #[error("fault `{id}` is not active")]
     NotInEffect { id: String },
     #[error("cannot read or change {object}")]
     Api { object: String, source: kube::Error },

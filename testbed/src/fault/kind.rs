@@ -58,15 +58,17 @@ impl Kind {
     pub fn undo(self) -> Undo {
         match self {
             Self::Kill => Undo::Nothing("the kubelet starts the container again"),
-            Self::Pause => Undo::Restores("the processes go on"),
-            Self::CutPod | Self::CutCalls => Undo::Restores("its rules are gone from the pod's network"),
-            Self::CutNode => Undo::Restores("its rules are gone from the node's network"),
+            Self::Pause => Undo::Restores("the processes run again"),
+            Self::CutPod | Self::CutCalls => {
+                Undo::Restores("the testbed removed its packet filter rules from the pod")
+            }
+            Self::CutNode => Undo::Restores("the testbed removed its packet filter rules from the node"),
             Self::CrashNode => Undo::Restores("the node runs again"),
-            Self::StopApiServer => Undo::Restores("the API server answers"),
-            Self::WipeVolume => Undo::Impossible("the files are gone"),
-            Self::DeleteVolume => Undo::Impossible("the claim, the volume and its files are gone"),
-            Self::FillDisk => Undo::Restores("the file that filled the disk is removed"),
-            Self::DenyNames => Undo::Restores("the names are answered"),
+            Self::StopApiServer => Undo::Restores("the API server runs again"),
+            Self::WipeVolume => Undo::Impossible("the files are deleted"),
+            Self::DeleteVolume => Undo::Impossible("the PVC, the volume and its files are deleted"),
+            Self::FillDisk => Undo::Restores("the testbed removed the file that filled the volume"),
+            Self::DenyNames => Undo::Restores("DNS returns the names again"),
         }
     }
 }
@@ -103,21 +105,24 @@ impl std::fmt::Display for Fault {
                 write!(f, "dropping {} pod {namespace}/{pod}", packets(*direction))
             }
             Self::CutCalls { namespace, pod, to, port } => {
-                write!(f, "dropping calls of pod {namespace}/{pod} to port {port} of pod {namespace}/{to}")
+                write!(
+                    f,
+                    "rejecting connections from pod {namespace}/{pod} to port {port} of pod {namespace}/{to}"
+                )
             }
             Self::CutNode { node, direction } => write!(f, "dropping {} node {node}", packets(*direction)),
             Self::CrashNode { node } => write!(f, "crashed node {node}"),
             Self::StopApiServer => f.write_str("stopped the API server"),
             Self::WipeVolume { namespace, claim } => {
-                write!(f, "wiped the volume of claim {namespace}/{claim}")
+                write!(f, "deleted all files in the volume of PVC {namespace}/{claim}")
             }
             Self::DeleteVolume { namespace, claim } => {
-                write!(f, "deleted claim {namespace}/{claim} and its volume")
+                write!(f, "deleted PVC {namespace}/{claim} and its volume")
             }
             Self::FillDisk { namespace, claim, leave_bytes } => {
-                write!(f, "filled the volume of claim {namespace}/{claim} but for {leave_bytes} bytes")
+                write!(f, "filled the volume of PVC {namespace}/{claim} except {leave_bytes} bytes")
             }
-            Self::DenyNames { names } => write!(f, "denying {}", names.join(", ")),
+            Self::DenyNames { names } => write!(f, "DNS returns NXDOMAIN for {}", names.join(", ")),
         }
     }
 }

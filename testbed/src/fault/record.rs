@@ -42,7 +42,7 @@ impl Records {
             std::fs::create_dir_all(self.layout.faults())?;
             Ok(replace(&self.layout, &self.file(&injected.id), &serde_json::to_string_pretty(injected)?)?)
         };
-        write().map_err(FaultError::machine(format_args!("record {}", injected.id)))
+        write().map_err(FaultError::machine(format_args!("write the record {}", injected.id)))
     }
 
     pub fn contains(&self, id: &str) -> bool {
@@ -80,7 +80,7 @@ impl Records {
                 text => serde_json::from_str(&text?).with_context(|| format!("{}", path.display()))?,
             };
             let number = injected.id.rsplit('-').next().and_then(|number| number.parse::<u64>().ok());
-            let number = number.ok_or_else(|| anyhow!("{} has no number in its id", path.display()))?;
+            let number = number.ok_or_else(|| anyhow!("the id {} has no number", path.display()))?;
             found.push((number, injected));
         }
         found.sort_by_key(|(number, _)| *number);

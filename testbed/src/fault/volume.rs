@@ -76,13 +76,13 @@ impl Volume {
         delete_unprotected(&volumes, &self.name)
             .await
             .map_err(FaultError::api(format_args!("volume {}", self.name)))?;
-        let what = || format!("{} is still there", self.mount.display());
+        let what = || format!("{} still exists", self.mount.display());
         let image = self.mount.with_extension("img");
         until(Duration::from_secs(30), Duration::from_millis(50), what, async || {
             Ok(!self.mount.exists() && !image.exists())
         })
         .await
-        .map_err(FaultError::machine(format_args!("see the data of volume {} gone", self.name)))
+        .map_err(FaultError::machine(format_args!("wait until the data of volume {} is deleted", self.name)))
     }
 
     pub fn fill(&self, id: &str, leave_bytes: u64) -> Result<()> {
@@ -92,7 +92,7 @@ impl Volume {
 
     pub fn unfill(&self, id: &str) -> Result<()> {
         unless_gone(std::fs::remove_file(self.filler(id)))
-            .map_err(FaultError::machine(format_args!("remove the filler of volume {}", self.name)))
+            .map_err(FaultError::machine(format_args!("remove the file that fills volume {}", self.name)))
     }
 
     fn filler(&self, id: &str) -> PathBuf {
@@ -127,7 +127,7 @@ fn empty(dir: &Path) -> anyhow::Result<()> {
             return Ok(());
         }
     }
-    anyhow::bail!("{} is filled faster than it is emptied", dir.display())
+    anyhow::bail!("{} fills faster than the testbed can empty it", dir.display())
 }
 
 fn unless_gone(outcome: std::io::Result<()>) -> std::io::Result<()> {

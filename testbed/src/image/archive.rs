@@ -106,7 +106,10 @@ impl<'a> Archive<'a> {
         let mut entry = tar.append_writer(&mut header, blob(&self.layer_digest))?;
         let mut hashing = Hashing::new(&mut entry);
         self.layer.write(&mut hashing)?;
-        ensure!(hashing.finish().0 == self.layer_digest, "a file of the image changed while it was read");
+        ensure!(
+            hashing.finish().0 == self.layer_digest,
+            "a file changed while the testbed copied it into the image"
+        );
         entry.finish()?;
         Ok(())
     }
@@ -142,7 +145,8 @@ impl Partial {
     fn beside(path: &Path) -> Result<Self> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let directory = path.parent().context("an archive needs a directory")?;
-        std::fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
+        std::fs::create_dir_all(directory)
+            .with_context(|| format!("cannot create {}", directory.display()))?;
         let mut name = path.file_name().context("an archive needs a name")?.to_owned();
         name.push(format!(".{}-{}.partial", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed)));
         Ok(Self { path: directory.join(name) })

@@ -9,19 +9,19 @@ use crate::{cache, say};
 
 #[derive(clap::Subcommand)]
 pub enum Command {
-    /// etcd of any version from 3.5 on, built from its Go modules
+    /// Build etcd from its Go modules, any version from 3.5 on
     Etcd {
-        /// For example v3.5.9
+        /// The version, such as v3.5.9
         version: String,
     },
-    /// Static programs of our own; the first one is what the image starts
+    /// Package static programs; the image starts the first one
     Operator {
-        /// The image's full name, for example ghcr.io/example/operator:dev
+        /// The full name of the image, such as ghcr.io/example/operator:dev
         #[arg(long)]
         name: Name,
         #[arg(required = true)]
         programs: Vec<PathBuf>,
-        /// Where the archive goes; without it, where the testbed's nodes pull from
+        /// The path of the archive [default: where the testbed's nodes pull from]
         #[arg(long)]
         output: Option<PathBuf>,
     },

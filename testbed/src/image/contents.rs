@@ -35,7 +35,7 @@ impl Contents {
         let mut index = None;
         let mut blobs = BTreeMap::new();
         for entry in Archive::new(file).entries_with_seek().context("not a tar")? {
-            let mut entry = entry.context("not a whole tar")?;
+            let mut entry = entry.context("an incomplete tar")?;
             let path = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
             if path == "index.json" {
                 ensure!(entry.size() <= MOST_INDEX_BYTES, "index.json is too large");
@@ -48,7 +48,7 @@ impl Contents {
                 blobs.insert(digest, Extent { offset: entry.raw_file_position(), size: entry.size() });
             }
         }
-        let index = index.context("there is no index.json: not an OCI image layout")?;
+        let index = index.context("not an OCI image layout: index.json is missing")?;
         ensure_whole(file, &blobs)?;
         let mut names = BTreeMap::new();
         for descriptor in &index.manifests {
@@ -77,6 +77,6 @@ impl Contents {
 fn ensure_whole(file: &File, blobs: &BTreeMap<Digest, Extent>) -> Result<()> {
     let length = file.metadata()?.len();
     let end = blobs.values().map(|blob| blob.offset + blob.size).max().unwrap_or_default();
-    ensure!(end <= length, "the archive is cut off at {length} of at least {end} bytes");
+    ensure!(end <= length, "the archive is incomplete: it has {length} of at least {end} bytes");
     Ok(())
 }

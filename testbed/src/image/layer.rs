@@ -52,7 +52,7 @@ impl Layer {
     pub fn write(&self, to: impl Write) -> Result<()> {
         let mut tar = Builder::new(to);
         for (path, entry) in &self.entries {
-            append(&mut tar, path, entry).with_context(|| format!("cannot put /{path} into the image"))?;
+            append(&mut tar, path, entry).with_context(|| format!("cannot add /{path} to the image"))?;
         }
         tar.into_inner()?;
         Ok(())

@@ -38,7 +38,7 @@ impl FromStr for Name {
     fn from_str(text: &str) -> Result<Self> {
         ensure!(
             !text.contains('@'),
-            "`{text}`: an image is named by a tag; its digest follows from its content"
+            "`{text}`: give a tag, not a digest: the digest follows from the content"
         );
         let (host, rest) = match text.split_once('/') {
             // As Docker decides: a first part that could not be a directory of the hub is a host.

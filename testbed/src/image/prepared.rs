@@ -22,5 +22,5 @@ pub async fn ensure_etcd(version: &str) -> Result<Written> {
 async fn write(image: Image) -> Result<Written> {
     tokio::task::spawn_blocking(move || image.write_into(&cache::images()))
         .await
-        .context("writing an image ended early")?
+        .context("writing the image failed")?
 }

@@ -78,11 +78,14 @@ pub fn operator(names: impl IntoIterator<Item = Name>, programs: &[PathBuf]) -> 
     let mut paths = Vec::new();
     for program in programs {
         let name = program.file_name().and_then(|name| name.to_str());
-        let path = format!("/{}", name.with_context(|| format!("{} names no program", program.display()))?);
+        let path = format!(
+            "/{}",
+            name.with_context(|| format!("{} is not the path of a program", program.display()))?
+        );
         image = image.file(&path, program, 0o755);
         paths.push(path);
     }
-    let first = paths.into_iter().next().context("an operator image needs a program")?;
+    let first = paths.into_iter().next().context("name at least one program for the image")?;
     Ok(image.entrypoint([first]))
 }
 
@@ -101,9 +104,9 @@ fn applets(busybox: &Path) -> Result<Vec<String>> {
     let output = Command::new(busybox)
         .arg("--list")
         .output()
-        .with_context(|| format!("cannot run {} (Debian: busybox-static)", busybox.display()))?;
+        .with_context(|| format!("cannot run {}: install busybox-static (Debian)", busybox.display()))?;
     ensure!(output.status.success(), "`{} --list` failed ({})", busybox.display(), output.status);
-    let list = String::from_utf8(output.stdout).context("the applets of busybox are not text")?;
+    let list = String::from_utf8(output.stdout).context("the list of busybox applets is not UTF-8")?;
     Ok(list.lines().filter(|&applet| applet != "busybox").map(str::to_owned).collect())
 }
 

@@ -221,7 +221,7 @@ fn the_operator_image_starts_its_first_program_as_nonroot() {
 fn every_applet_of_busybox_is_in_the_netshoot_image() {
     let busybox = Path::new(standard::BUSYBOX);
     if !busybox.exists() {
-        eprintln!("skipped: {} is not there (Debian: busybox-static)", busybox.display());
+        eprintln!("skipped: {} is missing (install busybox-static)", busybox.display());
         return;
     }
     let scratch = Scratch::new();
@@ -244,7 +244,7 @@ fn what_is_no_image_layout_is_told_apart() {
     let mut tar = tar::Builder::new(File::create(&other).expect("a file"));
     tar.append_path_with_name(&text, "text").expect("an entry");
     tar.finish().expect("a tar");
-    for (path, reason) in [(text, "not a whole tar"), (other, "no index.json")] {
+    for (path, reason) in [(text, "an incomplete tar"), (other, "no index.json")] {
         let error = Contents::read(&File::open(path).expect("a file")).expect_err("not an image");
         assert!(format!("{error:#}").contains(reason), "{error:#}");
     }

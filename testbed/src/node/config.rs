@@ -135,7 +135,7 @@ fn resolv_conf(layout: &Layout) -> PathBuf {
 pub fn write_shared(layout: &Layout) -> Result<()> {
     std::fs::write(resolv_conf(layout), "").context("cannot write resolv.conf")?;
     let registries = layout.dir().join("registries/_default");
-    std::fs::create_dir_all(&registries).context("cannot make the registries' directory")?;
+    std::fs::create_dir_all(&registries).context("cannot create the directory of the registries")?;
     let hosts = crate::registry::hosts_toml(format!("{HOST_ADDRESS}:{REGISTRY_PORT}"));
     std::fs::write(registries.join("hosts.toml"), hosts).context("cannot write hosts.toml")
 }

@@ -46,7 +46,7 @@ impl Asked {
             Some((repository, kind, reference))
         });
         let (repository, kind, reference) =
-            parts.context("only /v2/REPOSITORY/manifests and /blobs are here")?;
+            parts.context("only /v2/REPOSITORY/manifests and /blobs exist")?;
         let wanted = Wanted {
             host: query.and_then(upstream_host),
             repository: repository.to_owned(),
@@ -56,7 +56,7 @@ impl Asked {
             ("manifests", _) => Ok(Self::Content(Kind::Manifest, wanted)),
             ("blobs", Reference::Digest(_)) => Ok(Self::Content(Kind::Blob, wanted)),
             ("blobs", Reference::Tag(_)) => bail!("`{reference}` is not a digest"),
-            _ => bail!("there are manifests and blobs here, but no {kind}"),
+            _ => bail!("only manifests and blobs exist, not {kind}"),
         }
     }
 }

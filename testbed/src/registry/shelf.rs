@@ -119,7 +119,7 @@ fn inspect(path: &Path) -> Option<Volume> {
     let contents = match Contents::read(&file) {
         Ok(contents) => Some(Arc::new(contents)),
         Err(error) => {
-            eprintln!("{} is not served: {error:#}", path.display());
+            eprintln!("skipping image archive {}: {error:#}", path.display());
             None
         }
     };

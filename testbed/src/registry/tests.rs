@@ -217,13 +217,13 @@ async fn an_unknown_image_is_named_with_what_there_is_and_how_to_make_it() {
     assert_eq!(error["code"], "MANIFEST_UNKNOWN");
     assert_eq!(
         error["message"],
-        "quay.io/coreos/etcd:v3.9.9 is in no image archive of this testbed (of that repository there are v3.6.1); \
-         `testbed image --help` tells how to make it"
+        "no image archive of this testbed contains quay.io/coreos/etcd:v3.9.9 (available in this repository: v3.6.1): \
+         see `testbed image --help`"
     );
     let reply = registry.get("/v2/library/nothing/manifests/latest?ns=docker.io").await;
     let message = reply.json()["errors"][0]["message"].to_string();
     assert!(
-        message.starts_with("\"docker.io/library/nothing:latest is in no image archive of this testbed;")
+        message.starts_with("\"no image archive of this testbed contains docker.io/library/nothing:latest:")
     );
 }
 

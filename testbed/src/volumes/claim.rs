@@ -23,33 +23,26 @@ pub struct Order {
 /// Why a volume cannot be had; said in an event.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    #[error(
-        "no node is selected; volumes are made where their pod runs: \
-        use a storage class with volumeBindingMode WaitForFirstConsumer"
-    )]
+    #[error("no node is selected: use a storage class with volumeBindingMode WaitForFirstConsumer")]
     NoNode,
-    #[error("the selected node {0} is none of this testbed; let the pod run on another")]
+    #[error("the selected node {0} is not a node of this testbed: schedule the pod on another node")]
     UnknownNode(String),
-    #[error("volumeMode {0} is not supported; ask for Filesystem")]
+    #[error("volumeMode {0} is not supported: use Filesystem")]
     UnsupportedMode(String),
-    #[error(
-        "access mode {0} is not supported, as a disk has one node; ask for ReadWriteOnce or ReadWriteOncePod"
-    )]
+    #[error("access mode {0} is not supported: use ReadWriteOnce or ReadWriteOncePod")]
     UnsupportedAccess(String),
-    #[error("a volume with a selector or a data source cannot be made; remove it, as disks start empty")]
+    #[error("a selector or a data source is not supported: remove it")]
     UnsupportedSource,
-    #[error("the requested size {0:?} is not a number of bytes; ask for a size such as 1Gi")]
+    #[error("the requested size {0:?} is not a quantity: use a size such as 1Gi")]
     UnreadableSize(String),
-    #[error("{0} bytes are too small for a file system; ask for at least {SMALLEST_BYTES} (8Mi)")]
+    #[error("{0} bytes are too small for a file system: request at least {SMALLEST_BYTES} (8Mi)")]
     TooSmall(u64),
     #[error(
-        "{requested_bytes} bytes are more than the {free_bytes} that are free on the machine; \
-        ask for less or free space"
+        "{requested_bytes} bytes requested, but the machine has only {free_bytes} free: request less or free space"
     )]
     NoSpace { requested_bytes: u64, free_bytes: u64 },
     #[error(
-        "the disk of this volume on node {0} is gone, and its data with it; \
-        delete the volume and the claim to get a new one"
+        "the disk of this volume on node {0} and its data are lost: delete the volume and the PVC to get a new one"
     )]
     DiskLost(Node),
 }

@@ -26,7 +26,9 @@ impl Disk {
     /// Makes the disk, unless it is there, and mounts it.
     pub(super) async fn make(&self, size_bytes: u64) -> Result<()> {
         if !self.image.exists() {
-            self.format(size_bytes).await.with_context(|| format!("cannot make {}", self.image.display()))?;
+            self.format(size_bytes)
+                .await
+                .with_context(|| format!("cannot create {}", self.image.display()))?;
         }
         self.mount().await
     }
@@ -34,7 +36,7 @@ impl Disk {
     /// The image gets its name when its file system is complete, so an image that is there can be mounted.
     async fn format(&self, size_bytes: u64) -> Result<()> {
         let unfinished = self.unfinished();
-        std::fs::create_dir_all(unfinished.parent().context("an image lies in a directory")?)?;
+        std::fs::create_dir_all(unfinished.parent().context("an image has a parent directory")?)?;
         // Not the old file made empty: a program that outlived its provisioner may still write to that.
         unless_missing(std::fs::remove_file(&unfinished))?;
         std::fs::File::create_new(&unfinished)?.set_len(size_bytes)?;
@@ -98,7 +100,7 @@ impl Disk {
     }
 
     fn is_mounted(&self) -> Result<bool> {
-        let dir = self.mount.parent().context("a mount point lies in a directory")?;
+        let dir = self.mount.parent().context("a mount point has a parent directory")?;
         let name = self.mount.file_name().context("a mount point has a name")?;
         // The kernel lists real paths. Only the directory is asked for its own: a broken disk may not answer.
         let Ok(dir) = dir.canonicalize() else { return Ok(false) };
@@ -146,7 +148,7 @@ pub fn names(volumes: &Path) -> Vec<String> {
 /// What could still be written on the machine's file system.
 pub fn free_bytes(volumes: &Path) -> Result<u64> {
     let state = rustix::fs::statvfs(volumes)
-        .with_context(|| format!("cannot ask for the space in {}", volumes.display()))?;
+        .with_context(|| format!("cannot read the free space of {}", volumes.display()))?;
     Ok(state.f_bavail.saturating_mul(state.f_frsize))
 }
 

@@ -9,7 +9,7 @@ use crate::shell::run;
 
 /// The mount points below a directory; one that is covered by another mount is there twice.
 pub fn points_below(dir: &Path) -> Result<Vec<PathBuf>> {
-    let table = std::fs::read("/proc/self/mountinfo").context("cannot read the table of mounts")?;
+    let table = std::fs::read("/proc/self/mountinfo").context("cannot read the list of mounts")?;
     Ok(points(&table).into_iter().filter(|point| point != dir && point.starts_with(dir)).collect())
 }
 

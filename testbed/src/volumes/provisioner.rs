@@ -17,7 +17,7 @@ use crate::layout::Layout;
 
 /// Provides claims with volumes and removes volumes that are no longer wanted, for ever.
 pub async fn provision(client: Client, layout: Layout) -> Result<()> {
-    std::fs::create_dir_all(layout.volumes()).context("cannot make the directory of volumes")?;
+    std::fs::create_dir_all(layout.volumes()).context("cannot create the directory of volumes")?;
     let mut claims = watcher(Api::all(client.clone()), watcher::Config::default()).default_backoff().boxed();
     let mut volumes = watcher(Api::all(client.clone()), watcher::Config::default()).default_backoff().boxed();
     let mut provisioner = Provisioner::new(client, layout);
@@ -28,14 +28,14 @@ pub async fn provision(client: Client, layout: Layout) -> Result<()> {
                     let touched = provisioner.claims.apply(event);
                     provisioner.enqueue(touched);
                 }
-                Err(error) => eprintln!("cannot watch claims, trying again: {error}"),
+                Err(error) => eprintln!("cannot watch PVCs, retrying: {error}"),
             },
             Some(event) = volumes.next() => match event {
                 Ok(event) => {
                     let touched = provisioner.volumes.apply(event);
                     provisioner.enqueue(touched);
                 }
-                Err(error) => eprintln!("cannot watch volumes, trying again: {error}"),
+                Err(error) => eprintln!("cannot watch volumes, retrying: {error}"),
             },
             Some((name, result)) = provisioner.running.next() => provisioner.finish(name, result),
             Some(name) = provisioner.pausing.next() => provisioner.queue.push(name),
@@ -97,7 +97,7 @@ impl Provisioner {
     fn finish(&mut self, name: String, result: Result<()>) {
         let Err(error) = result else { return self.queue.succeeded(&name) };
         let pause = self.queue.failed(&name);
-        eprintln!("{name}: trying again in {pause:?}: {error:#}");
+        eprintln!("{name}: retrying in {pause:?}: {error:#}");
         self.pausing.push(Box::pin(async move {
             tokio::time::sleep(pause).await;
             name

@@ -84,7 +84,7 @@ impl Worker {
             }
             Step::Discard(node) => {
                 disk(node).remove().await?;
-                println!("{}: no volume any more, removed from {node}", task.name);
+                println!("{}: the volume does not exist any more, removed from {node}", task.name);
                 Ok(())
             }
             Step::Refuse(refusal) if refusal.may_pass() => Err(refusal.clone().into()),
@@ -98,18 +98,18 @@ impl Worker {
 
     /// Whether a step is still right now: watched objects may be old, and lost data does not come back.
     async fn is_confirmed(&self, task: &Task, step: &Step) -> Result<bool> {
-        let volume = self.volumes.get_opt(&task.name).await.context("cannot ask for the volume")?;
+        let volume = self.volumes.get_opt(&task.name).await.context("cannot read the volume")?;
         Ok(self.steps(task, volume.as_ref())?.contains(step))
     }
 
     async fn make(&self, task: &Task, order: Order) -> Result<()> {
         let began = Instant::now();
-        let claim = task.claim.as_ref().context("a volume is made for a claim")?;
+        let claim = task.claim.as_ref().context("a volume has a PVC")?;
         let disk = disk_of(&self.layout, order.node, &task.name);
         let ((), class) = tokio::try_join!(disk.make(order.size_bytes), self.class_of(claim))?;
         let volume = objects::volume(claim, &class, order.node, &disk);
         match self.volumes.create(&PostParams::default(), &volume).await {
-            Ok(_) => println!("{}: made on {} in {:?}", task.name, order.node, began.elapsed()),
+            Ok(_) => println!("{}: created on {} in {:?}", task.name, order.node, began.elapsed()),
             // A former attempt made it, and we have not been told yet.
             Err(kube::Error::Api(status)) if status.code == 409 => {}
             Err(error) => return Err(error).context("cannot create the volume"),
@@ -150,7 +150,7 @@ impl Worker {
             secondary: None,
         };
         if let Err(error) = self.recorder.publish(&event, &regarding).await {
-            eprintln!("{}: cannot say so in an event: {error}", task.name);
+            eprintln!("{}: cannot create an event: {error}", task.name);
         }
     }
 }

@@ -38,7 +38,7 @@ pub async fn paused(context: &Context) -> Result<()> {
         kubectl.run(&["delete", "pod", &pod, "--namespace", &cluster.namespace]).await?;
     }
     serve(&cluster, 1).await?;
-    context.step("Kubernetes has brought the pod back");
+    context.step("Kubernetes recreated the pod");
     let replicas = cluster.api::<StatefulSet>().get(NAME).await?.spec.and_then(|spec| spec.replicas);
     ensure!(replicas == Some(1), "scaled to {replicas:?} while paused");
     ensure!(cluster.member_list().await?.len() == 1, "a member was added while paused");
@@ -89,7 +89,7 @@ pub async fn from_outside(context: &Context) -> Result<()> {
     ensure!(said.contains(&format!("Name:\t{host}")), "the tools do not find {host}:\n{said}");
     let delete = ["delete", "pod", "kv-2", "--wait=false"];
     context.kubectl().run(&[&within[..], &delete].concat()).await?;
-    let what = "the tools end when they are told to, and are not waited for until they are killed";
+    let what = "the tools container exits on SIGTERM, before it is killed";
     wait::present(context.pods(), "kv-2", what, LIMIT, |pod| exit_code(pod, "netshoot") == Some(0)).await?;
 
     cluster.edit(json!({"spec": {"externalAccess": null}})).await?;
@@ -103,7 +103,7 @@ pub async fn operator_away(context: &Context) -> Result<()> {
     let (cluster, history) = born(context, 3, json!({})).await?;
     let operator = context.operator().await?;
     operator.stop().await?;
-    context.step("the operator is away");
+    context.step("the operator is down");
     let before = uids(&cluster.pods().await?);
     let all = ["delete", "pods", "--namespace", &cluster.namespace, "--selector", "etcd.etcd.io/cluster=kv"];
     context.kubectl().run(&all).await?;
@@ -111,7 +111,7 @@ pub async fn operator_away(context: &Context) -> Result<()> {
     let after = uids(&cluster.pods().await?);
     ensure!(before.iter().all(|uid| !after.contains(uid)), "the same pods: {before:?}, {after:?}");
     history.goes_on(BACK_OFF_LIMIT).await?;
-    context.step("all pods came back by themselves");
+    context.step("all pods recovered without the operator");
     operator.start().await?;
     scaled(&cluster, 3).await?;
     judged(context, history).await

@@ -19,7 +19,7 @@ const OLD: &str = "v3.5.9";
 const SOME_PROBES: Duration = Duration::from_secs(10);
 
 pub async fn scaled(context: &Context, version: &str) -> Result<()> {
-    testbed::image::ensure_etcd(version).await.context("cannot make the image")?;
+    testbed::image::ensure_etcd(version).await.context("cannot create the image")?;
     let (cluster, history) = born(context, 1, json!({"version": version})).await?;
     runs(&cluster, version).await?;
     scaled_to(&cluster, 3).await?;

@@ -39,7 +39,7 @@ async fn born_again(context: &Context, former: Operated, size: u8, before: &Iden
     before.is_still_that_of(&cluster).await?;
     let member = cluster.members().await?.into_iter().next().context("a member")?;
     let value = member.linearizable_read(KEY).await?;
-    ensure!(value.as_deref() == Some(VALUE), "the data is not there: {value:?}");
-    context.step("the data and the identity are back");
+    ensure!(value.as_deref() == Some(VALUE), "the data is lost: {value:?}");
+    context.step("the data and the cluster ID are restored");
     Ok(cluster)
 }

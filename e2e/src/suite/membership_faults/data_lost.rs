@@ -36,7 +36,7 @@ pub async fn beside_a_sibling(context: &Context) -> Result<()> {
     tokio::time::sleep(SOME_LOOKS).await;
     nobody_began_anew(context, &cluster, &["kv-1"]).await?;
     ensure!(cluster.member_list().await?.len() == 3, "membership changed while the operator was away");
-    context.step("the agent waits to be replaced");
+    context.step("the agent waits for the operator to replace its member");
 
     operator.start().await?;
     former.gets_replaced(context, &cluster, &before).await?;
@@ -123,7 +123,7 @@ impl Former {
     async fn gets_replaced(self, context: &Context, cluster: &Operated, before: &Identity) -> Result<()> {
         let Self { pod, id } = self;
         let gone = async || Ok(cluster.member_list().await?.iter().all(|member| member.id != id));
-        wait::until(&format!("the former member of {pod} is removed"), BACK_OFF_LIMIT, gone).await?;
+        wait::until(&format!("the previous member of {pod} is removed"), BACK_OFF_LIMIT, gone).await?;
         cluster.wait_until_settled(3).await?;
         cluster.agrees(&Promised::members(3)).await?;
         before.is_still_that_of(cluster).await?;

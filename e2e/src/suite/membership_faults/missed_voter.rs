@@ -49,7 +49,10 @@ async fn refused_then_done(context: &Context, cluster: &Operated, size: u8, chan
     move_leader(context, cluster, LEADER).await?;
     let before = refusals(context, cluster, change).await?;
     // It is told for less than a second, so somebody has to look from the beginning.
-    try_join!(cluster.wait_for("it is told that etcd refuses", awaits_etcd), cluster.scale(size))?;
+    try_join!(
+        cluster.wait_for("the status reports that etcd rejected the step", awaits_etcd),
+        cluster.scale(size)
+    )?;
     cluster.wait_until_settled(size).await?;
     cluster.agrees(&Promised::members(size)).await?;
     let refused = refusals(context, cluster, change).await? - before;

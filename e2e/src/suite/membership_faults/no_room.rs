@@ -28,7 +28,7 @@ pub async fn taken_back(context: &Context) -> Result<()> {
     history.goes_on(LIMIT).await?;
 
     scaled(&cluster, 1).await?;
-    context.step("taken back");
+    context.step("reverted the edit");
     room.on(&["n1", "n2", "n3"]).await?;
     scaled(&cluster, 3).await?;
     judged(context, history).await
@@ -51,7 +51,7 @@ pub async fn stalls_only_itself(context: &Context) -> Result<()> {
     history.goes_on(LIMIT).await?;
 
     scaled(&cluster, 1).await?;
-    context.step("taken back");
+    context.step("reverted the edit");
     cluster.scale(3).await?;
     cluster.wait_for("one is a member again, the other is named", one_waits).await?;
     room.on(&["n1", "n2", "n3"]).await?;

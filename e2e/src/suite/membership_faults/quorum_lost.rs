@@ -28,7 +28,7 @@ pub async fn deleted(context: &Context) -> Result<()> {
             left.keys().cloned().collect::<std::collections::BTreeSet<_>>() == cluster.claim_names(kept),
             "{policy}: volumes that are left: {left:?}"
         );
-        context.step(format!("deleted without a quorum, {policy}: {kept} volume(s) are left"));
+        context.step(format!("deleted without quorum, {policy}: {kept} volume(s) remain"));
         remove_volumes(context, &cluster).await?;
     }
     Ok(())

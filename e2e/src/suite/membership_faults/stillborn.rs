@@ -30,7 +30,7 @@ pub async fn told_and_made_anew(context: &Context) -> Result<()> {
     let words = ["logs", "--namespace", &cluster.namespace, "kv-0", "--previous"];
     // The agent tells of the end before the kubelet does.
     let tells = async || Ok(context.kubectl().run(&words).await.is_ok_and(|log| log.contains("loud")));
-    wait::until("the former log tells why", LIMIT, tells).await?;
+    wait::until("the previous log contains the cause", LIMIT, tells).await?;
 
     cluster.delete().await?;
     cluster.wait_until_gone().await?;
@@ -38,7 +38,7 @@ pub async fn told_and_made_anew(context: &Context) -> Result<()> {
     let ours = ListParams::default().labels(&cluster.selector());
     claims.delete_collection(&DeleteParams::default(), &ours).await.context("cannot delete the claims")?;
     wait::until("the volumes are gone", LIMIT, async || Ok(cluster.claims().await?.is_empty())).await?;
-    context.step("cluster and volumes are gone");
+    context.step("cluster and volumes are deleted");
     let (cluster, history) = born(context, 3, json!({})).await?;
     cluster.agrees(&Promised::members(3)).await?;
     judged(context, history).await

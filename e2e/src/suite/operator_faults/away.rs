@@ -54,7 +54,7 @@ pub async fn etcd(context: &Context) -> Result<()> {
                 .flatten()
                 .any(|it| it.type_ == condition::AVAILABLE && it.status != "True")
     };
-    let seen = cluster.wait_for("it is told that etcd does not answer", away).await?;
+    let seen = cluster.wait_for("the status reports that etcd does not respond", away).await?;
     context.step(format!("{:?}", seen.status.map(|status| status.phase)));
     for size in [3, 1] {
         scaled(&other, size).await?;

@@ -45,7 +45,7 @@ pub async fn every_step(context: &Context) -> Result<()> {
         if sweep.missed().is_empty() {
             break;
         }
-        context.step(format!("not hit in round {round}: {:?}", sweep.missed()));
+        context.step(format!("steps without a kill after round {round}: {:?}", sweep.missed()));
     }
     ensure!(sweep.missed().is_empty(), "no kill came right after {:?}", sweep.missed());
     context.step(format!("killed after each of {} different steps: {:?}", sweep.hit.len(), sweep.hit));

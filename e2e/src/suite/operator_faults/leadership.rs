@@ -56,7 +56,7 @@ pub async fn handed_over(context: &Context) -> Result<()> {
         let former = leader(context).await?;
         scaling_begins(context, &cluster, size).await?;
         context.kubectl().run(&["delete", "pod", &former, "--namespace", NAMESPACE, "--wait=false"]).await?;
-        context.step(format!("{former} is asked to end"));
+        context.step(format!("terminating {former}"));
         let next = next_leader(context, &former).await?;
         context.step(format!("{next} leads"));
         cluster.wait_until_settled(size).await?;
@@ -90,12 +90,12 @@ pub async fn stood_still(context: &Context) -> Result<()> {
     context.undo(&pause).await?;
     let gave_up = async || {
         let said = context.kubectl().run(&["logs", "--namespace", NAMESPACE, &former]).await?;
-        Ok(said.contains("not leading any more"))
+        Ok(said.contains("lost leadership"))
     };
-    wait::until("the former leader knows that it is none", LIMIT, gave_up).await?;
+    wait::until("the previous leader reports that it lost leadership", LIMIT, gave_up).await?;
     cluster.wait_until_settled(1).await?;
     cluster.agrees(&Promised::members(1)).await?;
-    ensure!(leader(context).await? == next, "the former leader leads again");
+    ensure!(leader(context).await? == next, "the previous leader leads again");
     scaled(&cluster, 3).await?;
     operator.start().await?;
     judged(context, history).await
