@@ -55,6 +55,9 @@ pub fn tests(field: &Topology) -> Vec<Test> {
         field.full("lifecycle::pods_come_back_while_the_operator_is_away", |c| {
             surroundings::operator_away(c).boxed_local()
         }),
+        field.full("lifecycle::the_smallest_volume_that_is_accepted_works", |c| {
+            surroundings::smallest_volume(c).boxed_local()
+        }),
         field.full("lifecycle::etcd_3_6", |c| versions::scaled(c, "v3.6.16").boxed_local()),
         field.full("lifecycle::etcd_3_7", |c| versions::scaled(c, "v3.7.3").boxed_local()),
         field.full("lifecycle::an_old_etcd_3_5", |c| versions::old(c).boxed_local()),

@@ -98,6 +98,13 @@ pub async fn from_outside(context: &Context) -> Result<()> {
     judged(context, history).await
 }
 
+/// Members form a cluster on it, and joining ones receive the data.
+pub async fn smallest_volume(context: &Context) -> Result<()> {
+    let (cluster, history) = born(context, 3, json!({"storage": {"size": "512Mi"}})).await?;
+    scaled(&cluster, 5).await?;
+    judged(context, history).await
+}
+
 /// All pods are lost at once, and nobody but Kubernetes is there to bring them back.
 pub async fn operator_away(context: &Context) -> Result<()> {
     let (cluster, history) = born(context, 3, json!({})).await?;
