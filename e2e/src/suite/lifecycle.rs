@@ -55,6 +55,9 @@ pub fn tests(field: &Topology) -> Vec<Test> {
         field.full("lifecycle::pods_come_back_while_the_operator_is_away", |c| {
             surroundings::operator_away(c).boxed_local()
         }),
+        field.full("lifecycle::a_compute_quota_lets_a_cluster_start", |c| {
+            surroundings::compute_quota(c).boxed_local()
+        }),
         field.full("lifecycle::the_smallest_volume_that_is_accepted_works", |c| {
             surroundings::smallest_volume(c).boxed_local()
         }),
