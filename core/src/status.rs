@@ -4,6 +4,7 @@
 mod conditions;
 mod facts;
 mod members;
+mod panicked;
 mod trouble;
 mod view;
 
@@ -21,6 +22,7 @@ use crate::plan::Plan;
 use crate::validate::Problem;
 pub(crate) use conditions::find;
 use conditions::{Fact, History, ours};
+pub use panicked::after_panic;
 pub use trouble::Trouble;
 use view::View;
 

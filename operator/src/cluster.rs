@@ -15,4 +15,5 @@ mod vigil;
 mod wanted;
 mod worker;
 
+pub use report::Reporter;
 pub use worker::{Context, Worker};

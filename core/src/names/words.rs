@@ -54,6 +54,8 @@ pub mod reason {
         STEP_UNDER_WAY = "StepUnderWay";
         /// The last step failed and is tried again.
         STEP_FAILED = "StepFailed";
+        /// The operator's worker for this cluster panicked and restarts.
+        WORKER_PANICKED = "WorkerPanicked";
         NOTHING_TO_DO = "NothingToDo";
         NOTHING_REFUSED = "NothingRefused";
 

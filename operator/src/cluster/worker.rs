@@ -27,6 +27,7 @@ use super::vigil::Vigil;
 use super::wanted::{goal_of, names_of};
 use crate::caches::{Caches, Key};
 use crate::reach::Reach;
+use crate::supervisor::PlantedPanic;
 
 /// What all workers share.
 pub struct Context {
@@ -39,6 +40,7 @@ pub struct Context {
     pub domain: String,
     /// Who we are, for events.
     pub identity: String,
+    pub planted_panic: PlantedPanic,
 }
 
 pub struct Worker {
@@ -144,6 +146,7 @@ impl Worker {
     }
 
     async fn round(&mut self) -> Result<Outcome, Failure> {
+        self.context.planted_panic.strike(&self.key);
         let Some(cluster) = self.cluster() else { return Ok(Outcome::Gone) };
         let names = names_of(&cluster, &self.context.domain);
         let live = std::mem::take(&mut self.caches_lag);
