@@ -11,7 +11,17 @@ Usage: etcd-agent install DIRECTORY    copy this program to DIRECTORY
        etcd-agent start                become etcd as soon as it is safe to start it
        etcd-agent --version";
 
+/// In whichever thread: an agent without one of its threads would wait for ever, and the kubelet starts it again.
+fn abort_on_panic() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        std::process::abort();
+    }));
+}
+
 fn main() -> ExitCode {
+    abort_on_panic();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {

@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(plain(json!({"storage": {"size": "1Gi"}})), expected);
         assert_eq!(plain(json!({"storage": {"size": "2560Mi"}})), []);
         assert_eq!(quota("1Gi", 1 << 29), []);
-        assert_eq!(quota("8Gi", 8 << 30), expected);
+        assert_eq!(quota("9Gi", 8 << 30), expected);
         assert_eq!(quota("10Gi", 8 << 30), []);
     }
 }

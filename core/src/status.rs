@@ -5,6 +5,7 @@ mod blocked;
 mod conditions;
 mod facts;
 mod members;
+mod panicked;
 mod trouble;
 mod view;
 
@@ -24,6 +25,7 @@ use crate::validate::Problem;
 use crate::version::Version;
 pub(crate) use conditions::find;
 use conditions::{Fact, History, ours};
+pub use panicked::after_panic;
 pub use trouble::{FailedWrite, Trouble};
 use view::View;
 

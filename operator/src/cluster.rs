@@ -16,4 +16,5 @@ mod surroundings;
 mod vigil;
 mod worker;
 
+pub use report::Reporter;
 pub use worker::{Context, Worker};

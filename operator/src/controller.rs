@@ -11,11 +11,12 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::caches::{Caches, Key, Wakes};
-use crate::cluster::{Context, Worker};
+use crate::cluster::Context;
 use crate::http::Ready;
 use crate::later;
 use crate::lease::Election;
 use crate::reach::Reach;
+use crate::supervisor::{self, PlantedPanic};
 
 /// What is the same for all clusters.
 pub struct Settings {
@@ -24,6 +25,7 @@ pub struct Settings {
     pub agent_image: String,
     /// The DNS domain of new clusters.
     pub domain: String,
+    pub planted_panic: PlantedPanic,
 }
 
 /// Runs until `stop` comes. Everything is watched from the beginning, which makes us ready; but only who leads acts.
@@ -37,9 +39,9 @@ pub async fn run(
 ) {
     let wakes = Wakes::default();
     let (caches, filling) = Caches::fill(&client, &wakes);
-    let Settings { reach, agent_image, domain } = settings;
+    let Settings { reach, agent_image, domain, planted_panic } = settings;
     let identity = election.identity().to_owned();
-    let context = Context { client, caches, reach, agent_image, domain, identity };
+    let context = Context { client, caches, reach, agent_image, domain, identity, planted_panic };
     let context = Arc::new(context);
     let working = async {
         if context.caches.filled().await.is_err() {
@@ -106,8 +108,8 @@ impl Workers {
         let cluster = ObjectRef::new(&key.name).within(&key.namespace);
         if context.caches.clusters.get(&cluster).is_some() {
             let wake = Arc::new(Notify::new());
-            let worker = Worker::new(key.clone(), Arc::clone(context), Arc::clone(&wake));
-            let task = self.tasks.spawn(worker.run());
+            let worker = supervisor::run(key.clone(), Arc::clone(context), Arc::clone(&wake));
+            let task = self.tasks.spawn(worker);
             self.running.insert(key, Running { wake, task });
         }
     }
@@ -124,7 +126,12 @@ mod tests {
         let nobody = "http://127.0.0.1:1".parse().expect("an address");
         let client = kube::Client::try_from(kube::Config::new(nobody)).expect("a client");
         let ready = Ready::default();
-        let settings = Settings { reach: Reach::Direct, agent_image: String::new(), domain: String::new() };
+        let settings = Settings {
+            reach: Reach::Direct,
+            agent_image: String::new(),
+            domain: String::new(),
+            planted_panic: PlantedPanic::default(),
+        };
         let election = Election::new(client.clone(), "ns", "lease", "us");
         let running = run(client, settings, election, ready.clone(), std::future::ready(()));
         let ended = tokio::time::timeout(Duration::from_secs(60), running).await;

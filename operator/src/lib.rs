@@ -15,4 +15,5 @@ mod later;
 pub mod lease;
 pub mod place;
 pub mod reach;
+pub mod supervisor;
 pub mod telemetry;

@@ -3,7 +3,7 @@
 //! Levels: info = something changed; debug = why nothing was done; warn = degraded, will be tried again;
 //! error = somebody has to look. Messages are constant text and values are fields, one name per meaning:
 //! `object` (kind, namespace and name), `objects` (how many) and `object_kind`, `generation`, `address`,
-//! `version`, `holder` (of the Lease), `reason` (of a wait), `error` and its `kind`.
+//! `version`, `holder` (of the Lease), `reason` (of a wait), `error`, its `kind` and (of a panic) its `location`.
 
 use std::fmt;
 use std::io::IsTerminal;
@@ -37,6 +37,14 @@ pub fn start(filter: &str) -> Result<(), Error> {
         let json = subscriber.json().flatten_event(true).with_span_list(false).with_target(false);
         json.finish().try_init().map_err(Error::Start)
     }
+}
+
+/// Logs each panic with its location. What catches it logs which object it was about.
+pub fn log_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        let location = panic.location().map(ToString::to_string);
+        tracing::error!(error = panic.payload_as_str().unwrap_or("no message"), location, "panicked");
+    }));
 }
 
 /// An error with all its causes on one line. A cause that its parent has quoted already is not repeated.

@@ -17,9 +17,10 @@ use crate::rules::{self, ChangeRule, NameRule, Rule, Server};
 
 /// Fields of an EtcdCluster's spec that are Kubernetes' own types. Their schema is checked as everywhere, but
 /// its documentation is not repeated here.
-pub const KUBERNETES_TYPES: [(&str, &str); 5] = [
+pub const KUBERNETES_TYPES: [(&str, &str); 6] = [
     ("podTemplate.affinity", "Affinity"),
     ("podTemplate.imagePullSecrets", "LocalObjectReference"),
+    ("podTemplate.securityContext", "PodSecurityContext"),
     ("podTemplate.tolerations", "Toleration"),
     ("podTemplate.topologySpreadConstraints", "TopologySpreadConstraint"),
     ("storage.volumeClaimTemplate.spec", "PersistentVolumeClaimSpec"),

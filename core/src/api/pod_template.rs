@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{Affinity, LocalObjectReference, Toleration, TopologySpreadConstraint};
+use k8s_openapi::api::core::v1::{
+    Affinity, LocalObjectReference, PodSecurityContext, Toleration, TopologySpreadConstraint,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -48,6 +50,15 @@ pub struct PodTemplate {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub image_pull_secrets: Vec<LocalObjectReference>,
+
+    /// The security context of the pods, as in a Pod. If left out, etcd runs as user, group and `fsGroup` 65532.
+    /// If given, the operator sets none of these three: `{}` leaves them to the platform, as OpenShift's
+    /// restricted SecurityContextConstraints require. On a platform that assigns no user, set `runAsUser` and
+    /// `fsGroup`: etcd's image runs as root, which `runAsNonRoot` forbids. What is not set of
+    /// `runAsNonRoot: true`, `seccompProfile: {type: RuntimeDefault}` and
+    /// `fsGroupChangePolicy: OnRootMismatch`, the operator adds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub security_context: Option<PodSecurityContext>,
 }
 
 fn label_value() -> serde_json::Value {

@@ -62,6 +62,12 @@ pub fn not_rolled_out(existing: &StatefulSet, desired: &StatefulSet) -> Vec<&'st
         }
     }
     fields.extend(differing(&PARTS_OF_PODS, &there.pod(), &wanted.pod()));
+    // The API server fills nothing in here, and a user or group that was taken out counts.
+    let context = |set: &Set| set.at("/spec/template/spec/securityContext");
+    let (has, wants) = (context(&there), context(&wanted));
+    if !(contained(&wants, &has) && contained(&has, &wants)) {
+        fields.push("spec.podTemplate.securityContext");
+    }
     // Who sets an affinity gives up our own spreading; that is one edit, not two.
     if fields.contains(&"spec.podTemplate.affinity") {
         fields.retain(|field| *field != "spec.podTemplate.topologySpreadConstraints");

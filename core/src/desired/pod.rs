@@ -1,10 +1,13 @@
 //! The pod of a member: an init container brings the agent, and the agent becomes etcd.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::core::v1::{
     Capabilities, ConfigMapVolumeSource, Container, ContainerPort, EmptyDirVolumeSource, EnvVar,
-    EnvVarSource, ObjectFieldSelector, PodSecurityContext, PodSpec, PodTemplateSpec, SeccompProfile,
-    SecurityContext, Toleration, TopologySpreadConstraint, Volume, VolumeMount,
+    EnvVarSource, ObjectFieldSelector, PodSecurityContext, PodSpec, PodTemplateSpec, ResourceRequirements,
+    SeccompProfile, SecurityContext, Toleration, TopologySpreadConstraint, Volume, VolumeMount,
 };
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 
 use super::{Desired, probes};
@@ -44,7 +47,7 @@ impl Desired<'_> {
             automount_service_account_token: Some(false),
             enable_service_links: Some(false),
             termination_grace_period_seconds: Some(GRACE_SECONDS),
-            security_context: Some(pod_security()),
+            security_context: Some(pod_security(template.security_context.as_ref())),
             tolerations: Some(self.tolerations()),
             affinity: template.affinity.clone(),
             topology_spread_constraints: Some(self.spreading()).filter(|spreading| !spreading.is_empty()),
@@ -64,6 +67,9 @@ impl Desired<'_> {
             image: Some(self.agent_image.into()),
             command: Some(vec![format!("/{}", path::PROGRAM), "install".into(), path::RUN.into()]),
             volume_mounts: Some(vec![mount(RUN_VOLUME, path::RUN)]),
+            // A ResourceQuota asks this of every container. A pod needs as much as its largest init container or all
+            // others together, so the same as etcd's costs nothing, and a pod that is Guaranteed stays so.
+            resources: Some(self.intent.resources.clone()),
             security_context: Some(container_security()),
             ..Container::default()
         }
@@ -132,6 +138,7 @@ impl Desired<'_> {
             name: "netshoot".into(),
             image: Some(image),
             command: Some(["sh", "-c", UNTIL_TOLD_TO_END].map(String::from).to_vec()),
+            resources: Some(sidecar_resources()),
             security_context: Some(container_security()),
             ..Container::default()
         })
@@ -206,18 +213,33 @@ fn member_options(options: &Options) -> MemberOptions {
     }
 }
 
-/// What Pod Security calls restricted.
-fn pod_security() -> PodSecurityContext {
-    PodSecurityContext {
-        run_as_non_root: Some(true),
+/// What Pod Security calls restricted. Users who bring their own context choose user and groups, or leave them to
+/// the platform.
+fn pod_security(own: Option<&PodSecurityContext>) -> PodSecurityContext {
+    let own = own.cloned().unwrap_or_else(|| PodSecurityContext {
         run_as_user: Some(USER),
         run_as_group: Some(USER),
         fs_group: Some(USER),
-        // A large volume is not walked through at every start.
-        fs_group_change_policy: Some("OnRootMismatch".into()),
-        seccomp_profile: Some(SeccompProfile { type_: "RuntimeDefault".into(), localhost_profile: None }),
         ..PodSecurityContext::default()
+    });
+    let seccomp = SeccompProfile { type_: "RuntimeDefault".into(), localhost_profile: None };
+    PodSecurityContext {
+        run_as_non_root: own.run_as_non_root.or(Some(true)),
+        // A large volume is not walked through at every start.
+        fs_group_change_policy: own.fs_group_change_policy.or(Some("OnRootMismatch".into())),
+        seccomp_profile: own.seccomp_profile.or(Some(seccomp)),
+        ..own
     }
+}
+
+/// Next to nothing while it sleeps, and enough for a packet capture or a load test from within the pod.
+fn sidecar_resources() -> ResourceRequirements {
+    let amounts = |cpu: &str, memory: &str| {
+        Some(BTreeMap::from(
+            [("cpu", cpu), ("memory", memory)].map(|(name, it)| (name.into(), Quantity(it.into()))),
+        ))
+    };
+    ResourceRequirements { claims: None, requests: amounts("10m", "32Mi"), limits: amounts("500m", "256Mi") }
 }
 
 fn container_security() -> SecurityContext {

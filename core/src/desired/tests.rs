@@ -63,6 +63,41 @@ fn a_pod_is_restricted_and_knows_nothing_of_kubernetes() {
 }
 
 #[test]
+fn user_and_groups_are_ours_unless_a_security_context_is_given() {
+    let context = |spec: Value| pod(spec)["securityContext"].clone();
+    let given = |own: Value| context(json!({"podTemplate": {"securityContext": own}}));
+    let restricted = json!({
+        "runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}, "fsGroupChangePolicy": "OnRootMismatch",
+    });
+    let with = |more: Value| {
+        let mut expected = restricted.clone();
+        for (name, value) in more.as_object().expect("an object") {
+            expected[name] = value.clone();
+        }
+        expected
+    };
+    assert_eq!(context(json!({})), with(json!({"runAsUser": 65532, "runAsGroup": 65532, "fsGroup": 65532})));
+    assert_eq!(given(json!({})), restricted);
+    let own = json!({"runAsUser": 1000, "fsGroup": 2000, "fsGroupChangePolicy": "Always"});
+    assert_eq!(given(own.clone()), with(own));
+}
+
+#[test]
+fn every_container_has_requests_and_limits_where_etcd_has_them() {
+    let amounts = json!({"cpu": "1", "memory": "1Gi"});
+    let pod = pod(json!({"debugSidecar": {}, "resources": {"requests": amounts, "limits": amounts}}));
+    let resources = |list: &str, index: usize| pod[list][index]["resources"].clone();
+    let of_etcd = json!({"requests": amounts, "limits": amounts});
+    assert_eq!(resources("containers", 0), of_etcd);
+    assert_eq!(resources("initContainers", 0), of_etcd, "or a Guaranteed pod would be Burstable");
+    for kind in ["requests", "limits"] {
+        for name in ["cpu", "memory"] {
+            assert!(resources("containers", 1)[kind][name].is_string(), "{pod}");
+        }
+    }
+}
+
+#[test]
 fn a_node_that_is_away_evicts_no_member_and_users_may_tolerate_more() {
     let tolerations = pod(json!({"podTemplate": {"tolerations": [{"key": "db"}]}}))["tolerations"].clone();
     let keys: Vec<_> = tolerations.as_array().expect("a list").iter().map(|it| it["key"].clone()).collect();

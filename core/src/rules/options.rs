@@ -1,6 +1,6 @@
 //! Rules about settings of etcd.
 
-use super::{Rule, Server, syntax};
+use super::{Rule, Server, storage, syntax};
 use crate::api::{AutoCompactionMode, EtcdClusterSpec, Options};
 
 /// etcd's own defaults, which count where a setting is left out.
@@ -49,6 +49,9 @@ const OWNED: [&str; 24] = [
 /// Families of such arguments. Those of peers are all about addresses and certificates.
 const OWNED_PREFIXES: [&str; 6] = ["advertise-", "discovery", "initial-", "listen-", "peer-", "proxy"];
 
+/// Six files of 64 MB (etcd keeps five and allocates the next one in advance), and what a file system needs for itself.
+const LOG_BYTES: u64 = 448 << 20;
+
 pub(super) const RULES: &[Rule<EtcdClusterSpec>] = &[
     Rule {
         at: "options.quotaBackendBytes",
@@ -59,12 +62,15 @@ pub(super) const RULES: &[Rule<EtcdClusterSpec>] = &[
     Rule {
         at: "options.quotaBackendBytes",
         server: Server::Nothing,
-        message: "cannot exceed the size of the volume: lower it below storage.size",
+        message: "the volume must hold the database and etcd's log: lower it, or make storage.size larger than it by \
+            448Mi or more",
         broken: |spec| {
             let quota = spec.options.as_ref().and_then(|options| options.quota_backend_bytes);
             let volume = spec.storage.requested_by_template().unwrap_or_else(|| spec.storage.size.clone());
             let quota = quota.and_then(|quota| u64::try_from(quota).ok());
-            quota.zip(volume.bytes()).is_some_and(|(quota, volume)| quota > volume)
+            let holds_a_log = |volume: &u64| *volume >= storage::LEAST_BYTES;
+            let volume = volume.bytes().filter(holds_a_log);
+            quota.zip(volume).is_some_and(|(quota, volume)| quota.saturating_add(LOG_BYTES) > volume)
         },
     },
     Rule {

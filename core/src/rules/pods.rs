@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::api::core::v1::PodSecurityContext;
+
 use super::{Rule, Server, syntax};
 use crate::api::{EtcdClusterSpec, PodTemplate};
 
@@ -77,7 +79,41 @@ pub(super) const RULES: &[Rule<EtcdClusterSpec>] = &[
         message: "keys must look like example.org/name, with at most 63 characters after the slash",
         broken: |spec| node_selector(spec).any(|(key, _)| !syntax::is_key(key)),
     },
+    Rule {
+        at: "podTemplate.securityContext",
+        server: Server::Cel(
+            "(!has(self.runAsNonRoot) || self.runAsNonRoot) && \
+             (!has(self.runAsUser) || self.runAsUser > 0 && self.runAsUser <= 2147483647)",
+        ),
+        message: "etcd must not run as root: remove runAsNonRoot or set it to true, and remove runAsUser or set it to \
+            1 to 2147483647",
+        broken: |spec| {
+            context(spec).is_some_and(|it| {
+                it.run_as_non_root == Some(false)
+                    || it.run_as_user.is_some_and(|user| !(1..=i64::from(i32::MAX)).contains(&user))
+            })
+        },
+    },
+    Rule {
+        at: "podTemplate.securityContext",
+        server: Server::Cel("!has(self.seccompProfile) || self.seccompProfile.type != 'Unconfined'"),
+        message: "seccompProfile.type must be RuntimeDefault or Localhost: Pod Security restricted rejects Unconfined",
+        broken: |spec| {
+            let profile = context(spec).and_then(|it| it.seccomp_profile.as_ref());
+            profile.is_some_and(|it| it.type_ == "Unconfined")
+        },
+    },
+    Rule {
+        at: "podTemplate.securityContext",
+        server: Server::Cel("!has(self.windowsOptions)"),
+        message: "etcd runs on Linux nodes: remove windowsOptions",
+        broken: |spec| context(spec).is_some_and(|it| it.windows_options.is_some()),
+    },
 ];
+
+fn context(spec: &EtcdClusterSpec) -> Option<&PodSecurityContext> {
+    spec.pod_template.as_ref()?.security_context.as_ref()
+}
 
 fn labels(spec: &EtcdClusterSpec) -> impl Iterator<Item = (&String, &String)> {
     entries(spec, |template| &template.labels)

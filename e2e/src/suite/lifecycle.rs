@@ -63,6 +63,12 @@ pub fn tests(field: &Topology) -> Vec<Test> {
         field.smoke("lifecycle::an_alarm_is_reported", |c| truth::alarm(c).boxed_local()),
         field.smoke("lifecycle::rejected_pods_are_reported", |c| truth::pods_rejected(c).boxed_local()),
         field.full("lifecycle::a_member_that_is_down_is_waited_for", |c| truth::member_down(c).boxed_local()),
+        field.full("lifecycle::a_compute_quota_lets_a_cluster_start", |c| {
+            surroundings::compute_quota(c).boxed_local()
+        }),
+        field.full("lifecycle::the_smallest_volume_that_is_accepted_works", |c| {
+            surroundings::smallest_volume(c).boxed_local()
+        }),
         field.full("lifecycle::etcd_3_6", |c| versions::scaled(c, "v3.6.16").boxed_local()),
         field.full("lifecycle::etcd_3_7", |c| versions::scaled(c, "v3.7.3").boxed_local()),
         field.full("lifecycle::an_old_etcd_3_5", |c| versions::old(c).boxed_local()),

@@ -4,6 +4,7 @@ mod away;
 mod crash_sweep;
 mod leadership;
 mod outside;
+mod panic;
 
 use futures::FutureExt;
 
@@ -31,6 +32,9 @@ pub fn tests(field: &Topology) -> Vec<Test> {
         }),
         field.full("operator_faults::a_leader_that_stood_still_does_no_harm", |c| {
             leadership::stood_still(c).boxed_local()
+        }),
+        field.full("operator_faults::a_panic_in_one_cluster_leaves_others_alone", |c| {
+            panic::in_one_cluster(c).boxed_local()
         }),
         field
             .full("operator_faults::run_on_the_machine_itself", |c| outside::on_the_machine(c).boxed_local()),

@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use etcd_operator::controller::{self, Settings};
 use etcd_operator::lease::{self, Election};
 use etcd_operator::reach::Reach;
+use etcd_operator::supervisor::PlantedPanic;
 use etcd_operator::{api_reference, crds, http, place, telemetry};
 use futures::FutureExt;
 use kube::{Client, Config};
@@ -94,6 +95,7 @@ fn print(text: &str) -> Result<()> {
 #[tokio::main(flavor = "current_thread")]
 async fn run(options: Run) -> Result<()> {
     telemetry::start(&options.log)?;
+    telemetry::log_panics();
     let stop = stop_signal()?.shared();
     let config = Config::infer().await.context(
         "cannot find a Kubernetes cluster: set KUBECONFIG, or run in a pod with a service account",
@@ -126,8 +128,17 @@ async fn settings(options: &Run, client: &Client) -> Result<Settings> {
             Some(image) => image.clone(),
             None => place::image(client).await?,
         },
+        planted_panic: planted_panic()?,
         domain: options.cluster_domain.clone().unwrap_or_else(place::domain),
     })
+}
+
+fn planted_panic() -> Result<PlantedPanic> {
+    let Some(cluster) = std::env::var_os(PlantedPanic::VARIABLE) else { return Ok(PlantedPanic::default()) };
+    let planted = cluster.to_str().and_then(PlantedPanic::of);
+    let planted = planted.with_context(|| format!("{} is not NAMESPACE/NAME", PlantedPanic::VARIABLE))?;
+    tracing::warn!(object = %cluster.display(), "every round of this cluster panics, as the environment asks for");
+    Ok(planted)
 }
 
 /// Completes when the kubelet (SIGTERM) or somebody at a terminal (SIGINT) asks us to stop.

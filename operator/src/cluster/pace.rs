@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use etcd_operator_core::plan::Plan;
+use etcd_operator_core::plan::{Plan, WaitingOn};
 use jiff::Timestamp;
 
 /// A settled cluster: changes wake us, this is only for what tells nobody. The longer it stays so while it is watched, the
@@ -61,13 +61,14 @@ impl Pace {
     }
 
     pub fn after(&mut self, plan: &Plan, learns_by: LearnsBy) -> Pause {
-        if !plan.waiting.is_empty() {
+        if plan.waiting.iter().any(|awaited| !ends_by_an_edit(awaited)) {
             let Pause { at_least, at_most } = self.waiting();
             let at_most =
                 if learns_by == LearnsBy::Kubernetes { at_most.max(NOBODY_TO_ASK) } else { at_most };
             return Pause { at_least, at_most };
         }
-        let calm = if learns_by != LearnsBy::Asking && plan.is_settled() { self.calm } else { 0 };
+        let settled = plan.actions.is_empty() && plan.refusals.is_empty();
+        let calm = if learns_by != LearnsBy::Asking && settled { self.calm } else { 0 };
         *self = Self { calm: calm.saturating_add(1), ..Self::default() };
         let pause = SETTLED[calm.min(SETTLED.len() - 1)];
         Pause {
@@ -93,6 +94,11 @@ impl Pace {
     }
 }
 
+/// Whether only a user can end the wait: the watch reports the edit, so polling would find nothing sooner.
+fn ends_by_an_edit(awaited: &WaitingOn) -> bool {
+    matches!(awaited, WaitingOn::Unpause)
+}
+
 /// Up to a fifth more or less, so that what failed together does not come back together.
 fn jitter(pause: Duration) -> Duration {
     let dice = Timestamp::now().subsec_nanosecond().unsigned_abs() % 401;
@@ -110,7 +116,8 @@ fn until_a_stroke(stroke: Duration, pause: Duration, now: Timestamp) -> Duration
 
 #[cfg(test)]
 mod tests {
-    use etcd_operator_core::plan::{Refusal, WaitingOn};
+    use etcd_operator_core::observed::Ordinal;
+    use etcd_operator_core::plan::Refusal;
 
     use super::*;
 
@@ -131,7 +138,7 @@ mod tests {
     fn a_settled_cluster_is_left_in_peace_and_one_under_way_is_watched() {
         let mut pace = Pace::default();
         assert!(pace.after(&Plan::default(), LearnsBy::Asking).at_most >= Duration::from_secs(5));
-        let waiting = Plan::wait(WaitingOn::Unpause);
+        let waiting = Plan::wait(WaitingOn::Start { ordinal: Ordinal(1) });
         for (learns_by, milliseconds) in
             [(LearnsBy::Streams, 250), (LearnsBy::Asking, 250), (LearnsBy::Kubernetes, 1000)]
         {
@@ -140,13 +147,14 @@ mod tests {
         }
     }
 
+    fn near(pause: Pause, seconds: u64) {
+        let expected = Duration::from_secs(seconds);
+        assert!(pause.at_most >= expected / 2 && pause.at_most <= expected * 3 / 2, "{pause:?}");
+    }
+
     #[test]
     fn a_cluster_that_stays_settled_is_looked_at_less_often_as_long_as_it_is_watched() {
         let mut pace = Pace::default();
-        let near = |pause: Pause, seconds: u64| {
-            let expected = Duration::from_secs(seconds);
-            assert!(pause.at_most >= expected / 2 && pause.at_most <= expected * 3 / 2, "{pause:?}");
-        };
         for seconds in [10, 20, 30, 30] {
             near(pace.after(&Plan::default(), LearnsBy::Streams), seconds);
         }
@@ -160,6 +168,19 @@ mod tests {
         let refused = Plan::refuse(Refusal::DataLost);
         near(pace.after(&refused, LearnsBy::Streams), 10);
         near(pace.after(&refused, LearnsBy::Streams), 10);
+    }
+
+    #[test]
+    fn a_paused_cluster_is_observed_like_a_settled_one() {
+        let paused = Plan::wait(WaitingOn::Unpause);
+        let mut pace = Pace::default();
+        for seconds in [10, 20, 30, 30] {
+            near(pace.after(&paused, LearnsBy::Streams), seconds);
+        }
+        near(pace.after(&paused, LearnsBy::Asking), 10);
+        // What is awaited beside the pause is still polled for.
+        let also = Plan::wait(WaitingOn::Start { ordinal: Ordinal(1) });
+        assert!(pace.after(&paused.then(also), LearnsBy::Asking).at_most < Duration::from_secs(1));
     }
 
     #[test]

@@ -79,7 +79,7 @@ impl Reporter {
     }
 
     /// Beside the work: an event that is lost holds nothing up.
-    fn publish(&self, cluster: &EtcdCluster, event: Event) {
+    pub fn publish(&self, cluster: &EtcdCluster, event: Event) {
         let now = Timestamp::now();
         let published = Published {
             metadata: ObjectMeta {

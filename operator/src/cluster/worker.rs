@@ -28,6 +28,7 @@ use super::surroundings::{Surroundings, peer_service};
 use super::vigil::Vigil;
 use crate::caches::{Caches, Key};
 use crate::reach::Reach;
+use crate::supervisor::PlantedPanic;
 
 /// What all workers share.
 pub struct Context {
@@ -40,6 +41,7 @@ pub struct Context {
     pub domain: String,
     /// Who we are, for events.
     pub identity: String,
+    pub planted_panic: PlantedPanic,
 }
 
 pub struct Worker {
@@ -150,6 +152,7 @@ impl Worker {
     }
 
     async fn round(&mut self) -> Result<Outcome, Failure> {
+        self.context.planted_panic.strike(&self.key);
         let Some(cluster) = self.cluster() else { return Ok(Outcome::Gone) };
         let names = Names::of(&cluster, &self.context.domain);
         let live = std::mem::take(&mut self.caches_lag);

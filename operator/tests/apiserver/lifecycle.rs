@@ -8,6 +8,7 @@ use etcd_operator::controller::{self, Settings};
 use etcd_operator::http;
 use etcd_operator::lease::{self, Election};
 use etcd_operator::reach::Reach;
+use etcd_operator::supervisor::PlantedPanic;
 use etcd_operator_core::api::{EtcdCluster, EtcdClusterStatus, Phase};
 use etcd_operator_core::names::{CLUSTER_UID_LABEL, FINALIZER, reason};
 use etcd_operator_core::order::{self, BootstrapOrder};
@@ -43,7 +44,10 @@ pub struct Operated {
 
 impl Operated {
     pub async fn start() -> Self {
-        let api = installed().await;
+        Self::start_on(installed().await, PlantedPanic::default()).await
+    }
+
+    pub async fn start_on(api: ApiOnly, planted_panic: PlantedPanic) -> Self {
         let client = as_operator(&api).await;
         let (stop, stopped) = oneshot::channel::<()>();
         let stopped: BoxFuture<'static, ()> = stopped.map(drop).boxed();
@@ -52,26 +56,29 @@ impl Operated {
             reach: Reach::Direct,
             agent_image: "example.org/operator:dev".into(),
             domain: "cluster.local".into(),
+            planted_panic,
         };
         let running = controller::run(client, settings, election, http::Ready::default(), stopped.shared());
         let admin = api.client().await.expect("an administrator's client");
         Self { admin, api, namespace: "default", stop, operator: tokio::spawn(running) }
     }
 
-    pub async fn stop(self) {
+    /// The control plane goes on.
+    pub async fn stop(self) -> ApiOnly {
         self.stop.send(()).expect("the operator still runs");
         let ended = tokio::time::timeout(Duration::from_secs(10), self.operator).await;
         ended.expect("it stops").expect("without a panic");
+        self.api
     }
 
-    fn all<K>(&self) -> Api<K>
+    pub fn all<K>(&self) -> Api<K>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     {
         Api::namespaced(self.admin.clone(), self.namespace)
     }
 
-    async fn create(&self, name: &str, spec: Value) -> EtcdCluster {
+    pub async fn create(&self, name: &str, spec: Value) -> EtcdCluster {
         let cluster = EtcdCluster::new(name, serde_json::from_value(spec).expect("it is a spec"));
         self.all().create(&PostParams::default(), &cluster).await.expect("it is taken")
     }
@@ -102,7 +109,7 @@ impl Operated {
         gone.unwrap_or_else(|_| panic!("{name} never goes")).expect("the watch goes on");
     }
 
-    async fn until_armed(&self, name: &str, size: usize) -> BootstrapOrder {
+    pub async fn until_armed(&self, name: &str, size: usize) -> BootstrapOrder {
         let armed = |it: &ConfigMap| order_in(it).is_some_and(|it| it.armed && it.members.len() == size);
         let object = self.until(&format!("{name}-bootstrap"), "an armed order", armed).await;
         order_in(&object).expect("it was just seen")

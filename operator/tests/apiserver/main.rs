@@ -14,6 +14,7 @@ mod lease;
 mod lifecycle;
 mod manifests;
 mod objects;
+mod panics;
 mod reports;
 mod rules;
 

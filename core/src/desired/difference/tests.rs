@@ -75,6 +75,7 @@ fn what_the_api_server_fills_in_is_no_edit() {
             "tolerations": [{"key": "db", "operator": "Exists"}], "priorityClassName": "high",
             "imagePullSecrets": [{"name": "s"}],
             "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}},
+            "securityContext": {"runAsUser": 1000, "supplementalGroups": []},
         }}),
         json!({"options": {"snapshotCount": 5000, "extraArguments": {"log-level": "debug"}}}),
     ] {
@@ -104,6 +105,11 @@ fn every_edit_is_named_by_its_field_and_so_is_taking_it_back() {
         (pod(json!({"affinity": {"podAntiAffinity": {}}})), "spec.podTemplate.affinity"),
         (pod(json!({"priorityClassName": "high"})), "spec.podTemplate.priorityClassName"),
         (pod(json!({"imagePullSecrets": [{"name": "s"}]})), "spec.podTemplate.imagePullSecrets"),
+        (pod(json!({"securityContext": {}})), "spec.podTemplate.securityContext"),
+        (
+            pod(json!({"securityContext": {"runAsUser": 1000, "fsGroup": 65532}})),
+            "spec.podTemplate.securityContext",
+        ),
         (json!({"debugSidecar": {}}), "spec.debugSidecar"),
         (json!({"storage": {"size": "20Gi"}}), "spec.storage.size"),
         (json!({"storage": {"storageClassName": "fast"}}), "spec.storage.storageClassName"),
@@ -136,4 +142,17 @@ fn the_mark_of_kubectl_rollout_restart_is_not_ours_to_tell_of() {
     there["spec"]["template"]["metadata"]["annotations"] = mark;
     let there = serde_json::from_value(there).expect("it is a StatefulSet");
     assert_eq!(not_rolled_out(&there, &made_from(json!({}))), Vec::<&str>::new());
+}
+
+#[test]
+fn a_statefulset_of_an_operator_that_gave_only_etcd_resources_shows_no_edit() {
+    let spec = json!({"debugSidecar": {}, "resources": {"limits": {"cpu": "1", "memory": "1Gi"}}});
+    let mut there = serde_json::to_value(stored(spec.clone())).expect("it is data");
+    let pod = &mut there["spec"]["template"]["spec"];
+    for (containers, name) in [("initContainers", "install-agent"), ("containers", "netshoot")] {
+        let mut found = list(pod, containers).into_iter().filter(|it| it["name"] == name);
+        found.next().and_then(Value::as_object_mut).expect("a container").remove("resources");
+    }
+    let there = serde_json::from_value(there).expect("it is a StatefulSet");
+    assert_eq!(not_rolled_out(&there, &made_from(spec)), Vec::<&str>::new());
 }

@@ -6,7 +6,9 @@ use anyhow::{Context as _, Result, ensure};
 use etcd_operator_core::names::condition;
 use etcd_operator_core::observed::Ordinal;
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{Pod, Service};
+use k8s_openapi::api::core::v1::{Pod, ResourceQuota, Service};
+use kube::Api;
+use kube::api::PostParams;
 use serde_json::json;
 
 use super::{NAME, born, judged, scaled};
@@ -95,6 +97,31 @@ pub async fn from_outside(context: &Context) -> Result<()> {
     cluster.edit(json!({"spec": {"externalAccess": null}})).await?;
     cluster.wait_until_settled(3).await?;
     cluster.agrees(&Promised::members(3)).await?;
+    judged(context, history).await
+}
+
+/// A quota on requests and limits refuses every pod that has a container without them.
+pub async fn compute_quota(context: &Context) -> Result<()> {
+    let quota = json!({
+        "metadata": {"name": "compute"},
+        "spec": {"hard": {
+            "requests.cpu": "2", "requests.memory": "2Gi", "limits.cpu": "4", "limits.memory": "4Gi",
+        }},
+    });
+    let quota: ResourceQuota = serde_json::from_value(quota)?;
+    let quotas: Api<ResourceQuota> = Api::namespaced(context.client().clone(), &context.namespace);
+    quotas.create(&PostParams::default(), &quota).await.context("cannot create the quota")?;
+    let amounts = json!({"cpu": "200m", "memory": "128Mi"});
+    let more = json!({"resources": {"requests": amounts, "limits": amounts}, "debugSidecar": {}});
+    let (cluster, history) = born(context, 3, more).await?;
+    cluster.agrees(&Promised::members(3)).await?;
+    judged(context, history).await
+}
+
+/// Members form a cluster on it, and joining ones receive the data.
+pub async fn smallest_volume(context: &Context) -> Result<()> {
+    let (cluster, history) = born(context, 3, json!({"storage": {"size": "512Mi"}})).await?;
+    scaled(&cluster, 5).await?;
     judged(context, history).await
 }
 
