@@ -1,12 +1,18 @@
-//! Telling how far a build is: a spinner on a terminal, a line now and then elsewhere.
+//! How far a build is: a spinner on a terminal, a line now and then elsewhere.
 
 use std::io::IsTerminal;
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+
+use crate::say::clock;
 
 /// How often there is a line where there is no terminal.
-pub const LINE_EVERY: Duration = Duration::from_secs(20);
+pub const LINE_EVERY: Duration = Duration::from_secs(60);
+
+/// Builds that run at the same time have a spinner each.
+static SPINNERS: LazyLock<MultiProgress> = LazyLock::new(MultiProgress::new);
 
 pub struct Progress {
     title: String,
@@ -16,15 +22,15 @@ pub struct Progress {
 
 impl Progress {
     pub fn begin(title: String) -> Self {
-        let spinner = std::io::stderr().is_terminal().then(ProgressBar::new_spinner);
+        let spinner = std::io::stderr().is_terminal().then(|| SPINNERS.add(ProgressBar::new_spinner()));
         match &spinner {
             Some(spinner) => {
-                if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} ({elapsed})") {
+                if let Ok(style) = ProgressStyle::with_template("       {spinner} {msg} ({elapsed})") {
                     spinner.set_style(style);
                 }
                 spinner.enable_steady_tick(Duration::from_millis(120));
             }
-            None => eprintln!("building {title}"),
+            None => eprintln!("       building {title}"),
         }
         let progress = Self { title, began: Instant::now(), spinner };
         progress.at("");
@@ -41,50 +47,30 @@ impl Progress {
     /// [`LINE_EVERY`] has passed.
     pub fn still_at(&self, state: &str) {
         if self.spinner.is_none() {
-            eprintln!("{} ({})", self.line(state), elapsed(self.began.elapsed()));
+            eprintln!("       {} ({})", self.line(state), clock(self.began.elapsed()));
         }
     }
 
     pub fn done(self, bytes: u64) {
-        self.clear();
-        let time = elapsed(self.began.elapsed());
-        eprintln!("built {} in {time} ({} MB)", self.title, bytes.div_ceil(1_000_000));
+        let time = clock(self.began.elapsed());
+        let line = format!("       built {} in {time} ({} MB)", self.title, bytes.div_ceil(1_000_000));
+        match &self.spinner {
+            // Above the spinners that still turn.
+            Some(_) => drop(SPINNERS.println(line)),
+            None => eprintln!("{line}"),
+        }
     }
 
     fn line(&self, state: &str) -> String {
         let separator = if state.is_empty() { "" } else { ": " };
         format!("building {}{separator}{state}", self.title)
     }
-
-    fn clear(&self) {
-        if let Some(spinner) = &self.spinner {
-            spinner.finish_and_clear();
-        }
-    }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        self.clear();
-    }
-}
-
-/// `4m57s`
-fn elapsed(time: Duration) -> String {
-    match (time.as_secs() / 60, time.as_secs() % 60) {
-        (0, seconds) => format!("{seconds}s"),
-        (minutes, seconds) => format!("{minutes}m{seconds:02}s"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_short() {
-        for (seconds, expected) in [(0, "0s"), (59, "59s"), (60, "1m00s"), (297, "4m57s"), (4000, "66m40s")] {
-            assert_eq!(elapsed(Duration::from_secs(seconds)), expected);
+        if let Some(spinner) = &self.spinner {
+            spinner.finish_and_clear();
         }
     }
 }
