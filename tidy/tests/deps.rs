@@ -6,7 +6,7 @@ mod machine;
 
 use std::collections::BTreeSet;
 
-use etcd_operator_tidy::{files, read, root, shown};
+use etcd_operator_tidy::{files, output, read, root, shown};
 use machine::{Machine, Outcome};
 
 const MUSL: &str = "x86_64-unknown-linux-musl";
@@ -214,7 +214,8 @@ fn what_apt_cannot_install_is_listed() {
     machine.put("id", "echo 1000");
     let outcome = machine.deps();
     assert_refused(&outcome, &["- conntrack\n", "Run as root: apt-get install conntrack"]);
-    assert_eq!(outcome.calls, [""; 0], "there is no sudo");
+    assert_eq!(outcome.calls, [""; 0]);
+    assert!(!outcome.said.contains("sudo"), "there is none: {}", outcome.said);
 }
 
 #[test]
@@ -253,4 +254,24 @@ fn every_program_that_is_called_is_checked() {
         }
     }
     assert!(unknown.is_empty(), "not in hack/programs:\n  {}", unknown.join("\n  "));
+}
+
+#[test]
+fn every_target_that_compiles_checks_the_machine_first() {
+    let makefile = read(&root().join("Makefile"));
+    let targets =
+        makefile.lines().filter(|line| line.contains(" ## ")).filter_map(|line| line.split(':').next());
+    let mut compiling = 0;
+    for target in targets.filter(|target| *target != "clean") {
+        let recipe = output("make", &["--dry-run", "--always-make", target]);
+        let position = |text: &str| recipe.lines().position(|line| line.contains(text));
+        if let Some(cargo) = position("cargo ") {
+            compiling += 1;
+            assert!(
+                position("hack/deps") < Some(cargo) && position("hack/deps").is_some(),
+                "{target}:\n{recipe}"
+            );
+        }
+    }
+    assert!(compiling > 10, "not the targets: {compiling}");
 }
