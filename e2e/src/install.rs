@@ -166,7 +166,8 @@ fn static_programs(given: Option<&Path>) -> Result<[PathBuf; 2]> {
         Some(directory) => directory.to_owned(),
         None => {
             let this = std::env::current_exe().context("this program's own path is unknown")?;
-            this.ancestors().nth(2).context("this program lies in no target directory")?.join(STATIC)
+            let beside = this.parent().context("this program lies in no directory")?;
+            if beside.ends_with(STATIC) { beside.to_owned() } else { beside.with_file_name(STATIC) }
         }
     };
     let programs = PROGRAMS.map(|name| directory.join(name));

@@ -15,7 +15,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::cache;
 use part::Part;
-pub use progress::Progress;
 use store::Store;
 
 /// The versions of etcd that have a module in `testbed/go`, oldest first.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
-use e2e::install::{self, Operator};
+use e2e::install::Operator;
 use e2e::operated::{Operated, is_settled};
 use e2e::progress::{Progress, Stages};
 use e2e::target::{Cluster, Target};
@@ -22,18 +22,13 @@ use serde_json::json;
 use testbed::cluster::Testbed;
 use testbed::preflight::{self, Need};
 use testbed::{build, say};
-use tokio::process::Command;
 
-/// The first one is the compilation of this program, which `make demo` prints.
-const STAGES: u8 = 5;
 const NAMESPACE: &str = "demo";
 /// Its name and size are what is waited for below.
 const EXAMPLE: &str = "examples/minimal.yaml";
 const CLUSTER: &str = "minimal";
 const SIZE: u8 = 3;
 const LIMIT: Duration = Duration::from_secs(300);
-/// A build that takes no longer is not mentioned.
-const QUIET: Duration = Duration::from_secs(2);
 
 /// The operator and a three-member etcd that it runs on a real Kubernetes, from nothing.
 #[derive(Parser)]
@@ -47,9 +42,6 @@ struct Arguments {
     /// For how long `make demo` has been compiling
     #[arg(long, default_value_t = 0)]
     elapsed_seconds: u64,
-    /// The command that builds the operator's static programs; without it they must be there
-    #[arg(last = true)]
-    build_operator: Vec<String>,
 }
 
 #[tokio::main]
@@ -64,15 +56,13 @@ async fn main() -> ExitCode {
 }
 
 async fn run(arguments: Arguments) -> Result<()> {
-    let mut stages = Stages::after(1, Duration::from_secs(arguments.elapsed_seconds), STAGES);
-    stages.begin(match arguments.target {
-        Target::Testbed => {
-            "building Kubernetes, etcd and the operator (about 8 min on 2 cores when nothing is built)"
-        }
-        Target::Kind => "building the operator (about 3 min on 2 cores when nothing is built)",
-        Target::Current => "nothing to build: your cluster pulls the operator's image",
-    });
-    build_for(arguments.target, &arguments.build_operator).await?;
+    // The first stage is the compilation of this program, which `make demo` prints.
+    let stages = if arguments.target == Target::Testbed { 5 } else { 4 };
+    let mut stages = Stages::after(1, Duration::from_secs(arguments.elapsed_seconds), stages);
+    if arguments.target == Target::Testbed {
+        stages.begin("building Kubernetes, CoreDNS and etcd (about 7 min on 2 cores when nothing is built)");
+        build_for_testbed().await?;
+    }
 
     let progress = stages.begin(match arguments.target {
         Target::Testbed => "starting Kubernetes on this machine",
@@ -104,56 +94,12 @@ async fn run(arguments: Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Builds what the cluster will run. Go and Rust work at the same time: each of them leaves a core idle while it links.
-async fn build_for(target: Target, operator: &[String]) -> Result<()> {
-    let needs_testbed = target == Target::Testbed && Testbed::attach().is_err();
-    if needs_testbed {
+async fn build_for_testbed() -> Result<()> {
+    if Testbed::attach().is_err() {
         preflight::check(Need::Cluster).await?;
+        build::ensure_base().await?;
     }
-    let kubernetes = async {
-        if needs_testbed {
-            build::ensure_base().await?;
-        }
-        if target == Target::Testbed {
-            build::ensure_etcd(plain::VERSION).await?;
-        }
-        anyhow::Ok(())
-    };
-    let operator = async {
-        match (target, operator) {
-            (Target::Testbed | Target::Kind, [program, arguments @ ..]) => {
-                build_operator(program, arguments).await
-            }
-            (Target::Current, _) | (_, []) => Ok(()),
-        }
-    };
-    tokio::try_join!(kubernetes, operator).map(drop)
-}
-
-/// The command prints errors itself.
-async fn build_operator(program: &str, arguments: &[String]) -> Result<()> {
-    let mut child = Command::new(program)
-        .args(arguments)
-        .current_dir(workspace::root())
-        .kill_on_drop(true)
-        .spawn()
-        .with_context(|| format!("cannot run {program}"))?;
-    // With nothing to compile it ends at once, and there is nothing to report.
-    let mut progress = None;
-    let status = match tokio::time::timeout(QUIET, child.wait()).await {
-        Ok(status) => status,
-        Err(_) => {
-            progress = Some(build::Progress::begin("the operator".into()));
-            child.wait().await
-        }
-    };
-    if !status.with_context(|| format!("cannot wait for {program}"))?.success() {
-        bail!("the operator does not compile; cargo's messages are above");
-    }
-    if let Some(progress) = progress {
-        progress.done(install::program()?.metadata()?.len());
-    }
-    Ok(())
+    build::ensure_etcd(plain::VERSION).await.map(drop)
 }
 
 async fn create_namespace(cluster: &Cluster) -> Result<()> {

@@ -1,18 +1,14 @@
 //! How far a build is: a spinner on a terminal, a line now and then elsewhere.
 
 use std::io::IsTerminal;
-use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::say::clock;
 
 /// How often there is a line where there is no terminal.
 pub const LINE_EVERY: Duration = Duration::from_secs(60);
-
-/// Builds that run at the same time have a spinner each.
-static SPINNERS: LazyLock<MultiProgress> = LazyLock::new(MultiProgress::new);
 
 pub struct Progress {
     title: String,
@@ -22,7 +18,7 @@ pub struct Progress {
 
 impl Progress {
     pub fn begin(title: String) -> Self {
-        let spinner = std::io::stderr().is_terminal().then(|| SPINNERS.add(ProgressBar::new_spinner()));
+        let spinner = std::io::stderr().is_terminal().then(ProgressBar::new_spinner);
         match &spinner {
             Some(spinner) => {
                 if let Ok(style) = ProgressStyle::with_template("       {spinner} {msg} ({elapsed})") {
@@ -52,25 +48,25 @@ impl Progress {
     }
 
     pub fn done(self, bytes: u64) {
+        self.clear();
         let time = clock(self.began.elapsed());
-        let line = format!("       built {} in {time} ({} MB)", self.title, bytes.div_ceil(1_000_000));
-        match &self.spinner {
-            // Above the spinners that still turn.
-            Some(_) => drop(SPINNERS.println(line)),
-            None => eprintln!("{line}"),
-        }
+        eprintln!("       built {} in {time} ({} MB)", self.title, bytes.div_ceil(1_000_000));
     }
 
     fn line(&self, state: &str) -> String {
         let separator = if state.is_empty() { "" } else { ": " };
         format!("building {}{separator}{state}", self.title)
     }
+
+    fn clear(&self) {
+        if let Some(spinner) = &self.spinner {
+            spinner.finish_and_clear();
+        }
+    }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        if let Some(spinner) = &self.spinner {
-            spinner.finish_and_clear();
-        }
+        self.clear();
     }
 }
