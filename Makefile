@@ -18,19 +18,18 @@ SEEDS ?=
 RUNS ?=
 ONLY ?=
 # V=1 shows what cargo does.
-V ?=
+export V ?=
 
-quiet := $(if $(V),,-q)
 target := $(or $(CARGO_TARGET_DIR),target)
 # For developers: quick to compile. The features are those of the whole workspace, so that all programs share one
 # compilation of what they depend on, whichever of them is built first.
 programs := $(target)/debug
-build_programs = cargo build $(quiet) --locked --workspace $(addprefix --bin ,$(1))
+build_programs = hack/compile cargo build --locked --workspace $(addprefix --bin ,$(1))
 # For users: what is shipped, and what brings up a cluster and installs it there. One selection of packages for all of
 # them, for the same reason. Static, because etcd's own image, in which the agent runs, has no libc.
 static := x86_64-unknown-linux-musl
 shipped := $(target)/$(static)/release
-build_shipped = CC_x86_64_unknown_linux_musl=musl-gcc cargo build $(quiet) --locked --release --target $(static) \
+build_shipped = CC_x86_64_unknown_linux_musl=musl-gcc hack/compile cargo build --locked --release --target $(static) \
 	-p etcd-operator -p etcd-agent -p etcd-operator-testbed -p etcd-operator-e2e $(addprefix --bin ,$(1))
 operator := etcd-operator etcd-agent
 gofmt := find testbed e2e -name '*.go' -print0 | xargs -0r gofmt
