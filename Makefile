@@ -4,8 +4,8 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-# Where Go and Rust are when nobody has put them into PATH yet.
-export PATH := $(PATH):/usr/local/go/bin:$(HOME)/.cargo/bin
+# Where Go, Rust and the administrator's programs are when PATH does not have them.
+export PATH := $(PATH):/usr/local/go/bin:$(HOME)/.cargo/bin:/usr/sbin:/sbin
 
 # The cluster to work on: testbed (made here), current (your kubeconfig's) or kind.
 TARGET ?= testbed
@@ -17,9 +17,21 @@ SEEDS ?=
 # For bench: measured runs of each row, and which parts of it.
 RUNS ?=
 ONLY ?=
+# V=1 shows what cargo does.
+export V ?=
 
-# Built together, so that the programs share one compilation of what they depend on.
-programs := $(or $(CARGO_TARGET_DIR),target)/debug
+target := $(or $(CARGO_TARGET_DIR),target)
+# For developers: quick to compile. The features are those of the whole workspace, so that all programs share one
+# compilation of what they depend on, whichever of them is built first.
+programs := $(target)/debug
+build_programs = hack/compile cargo build --locked --workspace $(addprefix --bin ,$(1))
+# For users: what is shipped, and what brings up a cluster and installs it there. One selection of packages for all of
+# them, for the same reason. Static, because etcd's own image, in which the agent runs, has no libc.
+static := x86_64-unknown-linux-musl
+shipped := $(target)/$(static)/release
+build_shipped = CC_x86_64_unknown_linux_musl=musl-gcc hack/compile cargo build --locked --release --target $(static) \
+	-p etcd-operator -p etcd-agent -p etcd-operator-testbed -p etcd-operator-e2e $(addprefix --bin ,$(1))
+operator := etcd-operator etcd-agent
 gofmt := find testbed e2e -name '*.go' -print0 | xargs -0r gofmt
 crds := config/crd/crds.yaml
 api_reference := docs/api.md
@@ -50,25 +62,28 @@ help: ## Show this list
 		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
 		/^[a-z0-9-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo
-	@echo "Variables: TARGET=testbed|current|kind (now: $(TARGET)), NODES=1..9, DNS=fast|field|noreverse, SEEDS=N, RUNS=N, ONLY=PARTS"
+	@echo "Variables: TARGET=testbed|current|kind (now: $(TARGET)), NODES=1..9, DNS=fast|field|noreverse, SEEDS=N, RUNS=N, ONLY=PARTS, V=1"
 
 .PHONY: demo
-demo: image ## Bring a Kubernetes up and show the operator and a three-member etcd on it
-	@$(programs)/demo --target $(TARGET)
+demo: root deps ## Bring a Kubernetes up and show the operator and a three-member etcd on it
+	@echo "[1/$(if $(filter testbed,$(TARGET)),5,4)] 0:00  compiling the operator and the demo (about 5 min on 2 cores when nothing is compiled)"; \
+	$(call build_shipped,$(if $(filter current,$(TARGET)),,$(operator)) testbed demo); \
+	$(shipped)/demo --target $(TARGET) --elapsed-seconds $$SECONDS
 
 .PHONY: deps
-deps: ## Install what is missing on Debian or Ubuntu; say what is missing elsewhere
+deps: ## Check what this machine needs; install what is missing (apt, rustup), or say what to install
 	@hack/deps
+
+# Before minutes of compiling, not after them.
+.PHONY: root
+root:
+	@[ $(TARGET) != testbed ] || [ "$$(id -u)" -eq 0 ] || { echo "the testbed needs root: use sudo, or TARGET=current or TARGET=kind" >&2; exit 1; }
 
 ##@ Build and check
 
 .PHONY: build
-build: ## Compile everything
+build: deps ## Compile everything
 	cargo build --locked --workspace
-
-.PHONY: programs
-programs:
-	@cargo build --locked --workspace
 
 .PHONY: test
 test: deps ## Check and test: verify, all tests, the smoke part of e2e
@@ -79,34 +94,36 @@ test: deps ## Check and test: verify, all tests, the smoke part of e2e
 	@hack/timed "e2e --smoke" $(MAKE) e2e SMOKE=1
 
 .PHONY: verify
-verify: $(deny) ## Check without writing: format, lints, dependencies, generated files, links
+verify: deps $(deny) ## Check without writing: format, lints, dependencies, generated files, links
 	cargo fmt --all --check
 	cargo clippy -q --locked --workspace --all-targets -- -D warnings
 	$(deny) --locked --log-level error check bans licenses sources
-	cargo build -q --locked --workspace
+	$(call build_programs,etcd-operator)
 	@generated=$$($(programs)/etcd-operator crds); diff -u $(crds) - <<<"$$generated" || { echo "$(crds) is stale: make fix" >&2; exit 1; }
 	@generated=$$($(programs)/etcd-operator api-reference); diff -u $(api_reference) - <<<"$$generated" || { echo "$(api_reference) is stale: make fix" >&2; exit 1; }
 	@unformatted=$$($(gofmt) -l); [ -z "$$unformatted" ] || { echo "not as gofmt wants it: $$unformatted" >&2; exit 1; }
 	cargo test -q --locked -p etcd-operator-tidy
 
 .PHONY: fix
-fix: ## Write what verify would complain about: format, simple lints, generated files
+fix: deps ## Write what verify would complain about: format, simple lints, generated files
 	cargo clippy -q --fix --allow-dirty --allow-staged --workspace --all-targets
 	cargo fmt --all
-	mkdir -p target && cargo build -q --workspace && $(programs)/etcd-operator crds > target/crds.yaml && mv target/crds.yaml $(crds)
+	mkdir -p target && cargo build -q --workspace --bin etcd-operator && $(programs)/etcd-operator crds > target/crds.yaml && mv target/crds.yaml $(crds)
 	$(programs)/etcd-operator api-reference > target/api.md && mv target/api.md $(api_reference)
 	$(gofmt) -w
 
 .PHONY: e2e
-e2e: image ## Run every e2e test on the testbed, with the operator as it is shipped; RESUME=1 skips those that passed, SMOKE=1 runs the quick ones
+e2e: root image ## Run every e2e test on the testbed, with the operator as it is shipped; RESUME=1 skips those that passed, SMOKE=1 runs the quick ones
+	@$(call build_programs,e2e testbed)
 	$(programs)/e2e $(if $(RESUME),--resume) $(if $(SMOKE),--smoke)
 
 .PHONY: sim
-sim: ## Run the simulation for a long time; SEEDS=N runs so many seeds
+sim: deps ## Run the simulation for a long time; SEEDS=N runs so many seeds
 	cargo run -q --locked --release -p etcd-operator-sim -- $(if $(SEEDS),--seeds $(SEEDS))
 
 .PHONY: bench
-bench: image ## Measure beside a plain StatefulSet, print a table, write target/bench.json; RUNS=N, ONLY=create,scale,data,stop,crowd
+bench: root image ## Measure beside a plain StatefulSet, print a table, write target/bench.json; RUNS=N, ONLY=create,scale,data,stop,crowd
+	@$(call build_programs,bench testbed)
 	$(programs)/bench $(if $(RUNS),--runs $(RUNS)) $(if $(ONLY),--only $(ONLY))
 
 .PHONY: advisories
@@ -120,37 +137,42 @@ clean: ## Remove build output from the tree; caches outside it stay
 ##@ Run the operator
 
 .PHONY: image
-image: deps programs ## Build the static programs and the operator's image
-	CC_x86_64_unknown_linux_musl=musl-gcc cargo build --locked --release --target x86_64-unknown-linux-musl -p etcd-operator -p etcd-agent --bins
-	$(programs)/testbed image operator --name $(image) --output target/etcd-operator-image.tar \
-		$(addprefix $(or $(CARGO_TARGET_DIR),target)/x86_64-unknown-linux-musl/release/,etcd-operator etcd-agent)
+image: deps ## Build the static programs and the operator's image
+	@echo "compiling the operator (about 4 min on 2 cores when nothing is compiled)"
+	@$(call build_shipped,$(operator) testbed)
+	@$(shipped)/testbed image operator --name $(image) --output target/etcd-operator-image.tar $(addprefix $(shipped)/,$(operator))
 
 .PHONY: install
-install: image ## Install in TARGET what `make run` needs: CRDs, namespace, the image of the members' agent
-	$(programs)/deploy --target $(TARGET) --outside
+install: root image ## Install in TARGET what `make run` needs: CRDs, namespace, the image of the members' agent
+	@$(call build_shipped,deploy)
+	$(shipped)/deploy --target $(TARGET) --outside
 
 .PHONY: deploy-test
-deploy-test: image ## Install the CRDs and the operator as a pod in TARGET
-	$(programs)/deploy --target $(TARGET)
+deploy-test: root image ## Install the CRDs and the operator as a pod in TARGET
+	@$(call build_shipped,deploy)
+	$(shipped)/deploy --target $(TARGET)
 
 .PHONY: run
-run: programs ## Run the operator on this machine against TARGET, after `make install`; not beside one that runs as a pod
+run: deps ## Run the operator on this machine against TARGET, after `make install`; not beside one that runs as a pod
+	@$(call build_programs,etcd-operator testbed)
 	@$(use_$(TARGET)) $(programs)/etcd-operator run $(agent_image)
 
 ##@ Clusters
 
 .PHONY: testbed-up
-testbed-up: deps programs ## Bring the testbed up: a real Kubernetes on this machine
-	$(programs)/testbed up $(if $(NODES),--nodes $(NODES)) $(if $(DNS),--dns $(DNS))
+testbed-up: root deps ## Bring the testbed up: a real Kubernetes on this machine
+	@$(call build_shipped,testbed)
+	$(shipped)/testbed up $(if $(NODES),--nodes $(NODES)) $(if $(DNS),--dns $(DNS))
 
 .PHONY: testbed-down
-testbed-down: programs ## Take the testbed down and leave nothing behind
-	@$(programs)/testbed down
+testbed-down: deps ## Take the testbed down and leave nothing behind
+	@$(call build_shipped,testbed)
+	@$(shipped)/testbed down
 
 .PHONY: testbed-kubeconfig
-testbed-kubeconfig: ## Print the path of the testbed's kubeconfig
-	@cargo build -q --locked --workspace
-	@$(programs)/testbed kubeconfig
+testbed-kubeconfig: deps ## Print the path of the testbed's kubeconfig
+	@$(call build_shipped,testbed)
+	@$(shipped)/testbed kubeconfig
 
 .PHONY: kind-create
 kind-create: ## Create a kind cluster for TARGET=kind (needs docker and kind)
@@ -159,5 +181,5 @@ kind-create: ## Create a kind cluster for TARGET=kind (needs docker and kind)
 	kind get clusters | grep -qx etcd-operator || kind create cluster --name etcd-operator --kubeconfig $(kind_kubeconfig) --wait 120s
 	kind export kubeconfig --name etcd-operator --kubeconfig $(kind_kubeconfig)
 
-$(deny):
+$(deny): | deps
 	env -u CARGO_TARGET_DIR cargo install --locked --root $(tools) cargo-deny@$(deny_version)

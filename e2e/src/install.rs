@@ -166,7 +166,8 @@ fn static_programs(given: Option<&Path>) -> Result<[PathBuf; 2]> {
         Some(directory) => directory.to_owned(),
         None => {
             let this = std::env::current_exe().context("cannot find the path of this program")?;
-            this.ancestors().nth(2).context("this program is not in a target directory")?.join(STATIC)
+            let beside = this.parent().context("this program is not in a directory")?;
+            if beside.ends_with(STATIC) { beside.to_owned() } else { beside.with_file_name(STATIC) }
         }
     };
     let programs = PROGRAMS.map(|name| directory.join(name));

@@ -1,8 +1,9 @@
-//! What is going on, one line a step, with the time since the beginning.
+//! What is going on: one line per stage of a long run, one line per step of a stage.
 
 use std::time::{Duration, Instant};
 
 use testbed::say;
+use testbed::say::clock;
 
 /// How long a wait may be silent.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -32,6 +33,33 @@ impl Progress {
     }
 }
 
+/// The stages of a long run, numbered, each with the time since the beginning of the first.
+#[derive(Debug)]
+pub struct Stages {
+    began: Instant,
+    before: Duration,
+    total: u8,
+    current: u8,
+}
+
+impl Stages {
+    /// Goes on after some stages that somebody else has printed, which took this long.
+    pub fn after(done: u8, took: Duration, total: u8) -> Self {
+        Self { began: Instant::now(), before: took, total, current: done }
+    }
+
+    /// Prints which stage begins, and returns the progress of its steps.
+    pub fn begin(&mut self, text: impl AsRef<str>) -> Progress {
+        self.current += 1;
+        say!("{}", self.line(self.before + self.began.elapsed(), text.as_ref()));
+        Progress::start()
+    }
+
+    fn line(&self, elapsed: Duration, text: &str) -> String {
+        format!("[{}/{}] {}  {text}", self.current, self.total, clock(elapsed))
+    }
+}
+
 /// Runs a future to its end and says every now and then that it still goes on.
 pub async fn told<T>(what: &str, work: impl Future<Output = T>) -> T {
     let began = Instant::now();
@@ -56,5 +84,12 @@ mod tests {
     fn steps_line_up() {
         assert_eq!(line(Duration::from_millis(1_240), "one"), "    1.2 s  one");
         assert_eq!(line(Duration::from_secs(612), "two"), "  612.0 s  two");
+    }
+
+    #[test]
+    fn stages_are_counted_on() {
+        let mut stages = Stages::after(1, Duration::from_secs(72), 5);
+        stages.begin("building");
+        assert_eq!(stages.line(Duration::from_secs(72), "building"), "[2/5] 1:12  building");
     }
 }

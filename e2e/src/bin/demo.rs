@@ -2,15 +2,16 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
 use e2e::install::Operator;
 use e2e::operated::{Operated, is_settled};
-use e2e::progress::Progress;
+use e2e::progress::{Progress, Stages};
 use e2e::target::{Cluster, Target};
-use e2e::{FIELD_MANAGER, wait, workspace};
+use e2e::{FIELD_MANAGER, plain, wait, workspace};
 use etcd_operator_core::api::EtcdCluster;
 use etcd_operator_core::names::condition;
 use k8s_openapi::api::core::v1::Namespace;
@@ -18,7 +19,9 @@ use kube::Api;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::watcher;
 use serde_json::json;
-use testbed::say;
+use testbed::cluster::Testbed;
+use testbed::preflight::{self, Need};
+use testbed::{build, say};
 
 const NAMESPACE: &str = "demo";
 /// Its name and size are what is waited for below.
@@ -36,20 +39,47 @@ struct Arguments {
     /// The directory of the operator's static programs [default: where `make image` puts them]
     #[arg(long)]
     programs: Option<PathBuf>,
+    /// For how long `make demo` has been compiling
+    #[arg(long, default_value_t = 0)]
+    elapsed_seconds: u64,
 }
 
 #[tokio::main]
-async fn main() -> Result<()> {
-    let arguments = Arguments::parse();
-    let progress = Progress::start();
+async fn main() -> ExitCode {
+    match run(Arguments::parse()).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("demo: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(arguments: Arguments) -> Result<()> {
+    // The first stage is the compilation of this program, which `make demo` prints.
+    let stages = if arguments.target == Target::Testbed { 5 } else { 4 };
+    let mut stages = Stages::after(1, Duration::from_secs(arguments.elapsed_seconds), stages);
+    if arguments.target == Target::Testbed {
+        stages.begin("building Kubernetes, CoreDNS and etcd (about 7 min on 2 cores when nothing is built)");
+        build_for_testbed().await?;
+    }
+
+    let progress = stages.begin(match arguments.target {
+        Target::Testbed => "starting Kubernetes on this machine",
+        Target::Kind => "starting Kubernetes with kind",
+        Target::Current => "connecting to your cluster",
+    });
     let cluster = arguments.target.open().await?;
     let version = cluster.client.apiserver_version().await.context("the cluster does not answer")?;
     progress.step(format!("Kubernetes {}: {}", version.git_version, cluster.title));
+
+    let progress = stages.begin("installing the operator");
     let operator = Operator::install(&cluster, arguments.programs.as_deref()).await?;
     operator.ready().await.context("the operator does not become ready (`make deploy-test` shows why)")?;
     progress.step("the operator runs");
-    create_namespace(&cluster).await?;
 
+    let progress = stages.begin("creating an etcd cluster with three members");
+    create_namespace(&cluster).await?;
     apply_example(&cluster).await?;
     let etcd = Operated::existing(&cluster.client, NAMESPACE, CLUSTER, progress);
     tell_until_settled(&etcd, progress).await?;
@@ -62,6 +92,14 @@ async fn main() -> Result<()> {
     shown(&cluster, &["exec", "minimal-2", "--", "etcdctl", "get", "greeting"]).await?;
     say!("\n{}", next_steps(&cluster));
     Ok(())
+}
+
+async fn build_for_testbed() -> Result<()> {
+    if Testbed::attach().is_err() {
+        preflight::check(Need::Cluster).await?;
+        build::ensure_base().await?;
+    }
+    build::ensure_etcd(plain::VERSION).await.map(drop)
 }
 
 async fn create_namespace(cluster: &Cluster) -> Result<()> {

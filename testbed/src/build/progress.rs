@@ -1,12 +1,14 @@
-//! Telling how far a build is: a spinner on a terminal, a line now and then elsewhere.
+//! How far a build is: a spinner on a terminal, a line now and then elsewhere.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::say::clock;
+
 /// How often there is a line where there is no terminal.
-pub const LINE_EVERY: Duration = Duration::from_secs(20);
+pub const LINE_EVERY: Duration = Duration::from_secs(60);
 
 pub struct Progress {
     title: String,
@@ -19,12 +21,12 @@ impl Progress {
         let spinner = std::io::stderr().is_terminal().then(ProgressBar::new_spinner);
         match &spinner {
             Some(spinner) => {
-                if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} ({elapsed})") {
+                if let Ok(style) = ProgressStyle::with_template("       {spinner} {msg} ({elapsed})") {
                     spinner.set_style(style);
                 }
                 spinner.enable_steady_tick(Duration::from_millis(120));
             }
-            None => eprintln!("building {title}"),
+            None => eprintln!("       building {title}"),
         }
         let progress = Self { title, began: Instant::now(), spinner };
         progress.at("");
@@ -41,14 +43,14 @@ impl Progress {
     /// [`LINE_EVERY`] has passed.
     pub fn still_at(&self, state: &str) {
         if self.spinner.is_none() {
-            eprintln!("{} ({})", self.line(state), elapsed(self.began.elapsed()));
+            eprintln!("       {} ({})", self.line(state), clock(self.began.elapsed()));
         }
     }
 
     pub fn done(self, bytes: u64) {
         self.clear();
-        let time = elapsed(self.began.elapsed());
-        eprintln!("built {} in {time} ({} MB)", self.title, bytes.div_ceil(1_000_000));
+        let time = clock(self.began.elapsed());
+        eprintln!("       built {} in {time} ({} MB)", self.title, bytes.div_ceil(1_000_000));
     }
 
     fn line(&self, state: &str) -> String {
@@ -66,25 +68,5 @@ impl Progress {
 impl Drop for Progress {
     fn drop(&mut self) {
         self.clear();
-    }
-}
-
-/// `4m57s`
-fn elapsed(time: Duration) -> String {
-    match (time.as_secs() / 60, time.as_secs() % 60) {
-        (0, seconds) => format!("{seconds}s"),
-        (minutes, seconds) => format!("{minutes}m{seconds:02}s"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_short() {
-        for (seconds, expected) in [(0, "0s"), (59, "59s"), (60, "1m00s"), (297, "4m57s"), (4000, "66m40s")] {
-            assert_eq!(elapsed(Duration::from_secs(seconds)), expected);
-        }
     }
 }

@@ -4,27 +4,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use super::{Need, Problem};
+use crate::image::standard::BUSYBOX;
 
-/// Each with the Debian package that has it.
-const FOR_CLUSTER: &[(&str, &str)] = &[
-    ("containerd", "containerd"),
-    ("containerd-shim-runc-v2", "containerd"),
-    ("runc", "runc"),
-    ("iptables", "iptables"),
-    ("iptables-save", "iptables"),
-    ("conntrack", "conntrack"),
-    ("ip", "iproute2"),
-    ("nsenter", "util-linux"),
-    ("setsid", "util-linux"),
-    ("unshare", "util-linux"),
-    ("mount", "mount"),
-    ("umount", "mount"),
-    ("losetup", "mount"),
-    ("mkfs.ext4", "e2fsprogs"),
-    (BUSYBOX, "busybox-static"),
-];
-const FOR_API: &[(&str, &str)] = &[("setsid", "util-linux")];
-const BUSYBOX: &str = "busybox";
+/// What this project calls, which `hack/deps` checks too.
+const LIST: &str = include_str!("../../../hack/programs");
+/// An API without nodes needs no more of the machine's programs than this.
+const FOR_API: &str = "setsid";
 
 const NETWORK_PLUGINS: &[&str] = &["bridge", "host-local", "loopback", "portmap"];
 /// Debian's place, and everybody else's.
@@ -39,19 +24,28 @@ pub fn find(program: &str, search: &[PathBuf]) -> Option<PathBuf> {
 }
 
 pub fn missing(need: Need, search: &[PathBuf]) -> Vec<Problem> {
-    let wanted = match need {
-        Need::Build => return Vec::new(),
-        Need::ApiOnly => FOR_API,
-        Need::Cluster => FOR_CLUSTER,
+    let is_needed = |program: &str| match need {
+        Need::Build => false,
+        Need::ApiOnly => program == FOR_API,
+        Need::Cluster => true,
     };
-    let missing = wanted.iter().filter(|(program, _)| find(program, search).is_none());
+    let missing = called().filter(|(program, _)| is_needed(program) && find(program, search).is_none());
     let mut problems: Vec<_> =
-        missing.map(|&(program, package)| Problem::ProgramMissing { program, package }).collect();
+        missing.map(|(program, package)| Problem::ProgramMissing { program, package }).collect();
     if need == Need::Cluster {
-        problems.extend(find(BUSYBOX, search).and_then(not_static));
+        problems.extend(bad_busybox(Path::new(BUSYBOX)));
         problems.extend(missing_plugins(&NETWORK_PLUGIN_DIRS.map(Path::new)));
     }
     problems
+}
+
+/// The programs that a testbed calls, each with the Debian package that has it.
+fn called() -> impl Iterator<Item = (&'static str, &'static str)> {
+    LIST.lines().filter_map(|line| line.strip_prefix("testbed ")).flat_map(|line| {
+        let mut words = line.split(' ');
+        let package = words.next().unwrap_or_default();
+        words.map(move |program| (program, package))
+    })
 }
 
 fn is_program(path: &Path) -> bool {
@@ -67,9 +61,12 @@ fn missing_plugins(dirs: &[&Path]) -> Option<Problem> {
     (!missing.is_empty()).then_some(Problem::NetworkPluginsMissing { missing })
 }
 
-fn not_static(path: PathBuf) -> Option<Problem> {
-    let is_static = std::fs::read(&path).is_ok_and(|program| is_static(&program));
-    (!is_static).then_some(Problem::BusyboxNotStatic { path })
+fn bad_busybox(path: &Path) -> Option<Problem> {
+    if !is_program(path) {
+        return Some(Problem::ProgramMissing { program: BUSYBOX, package: "busybox-static" });
+    }
+    let is_static = std::fs::read(path).is_ok_and(|program| is_static(&program));
+    (!is_static).then(|| Problem::BusyboxNotStatic { path: path.to_owned() })
 }
 
 /// A program that needs libraries names an interpreter that loads them, in a segment of its own.
@@ -95,12 +92,13 @@ mod tests {
         let name = |problem| {
             if let Problem::ProgramMissing { program, .. } = problem { Some(program) } else { None }
         };
-        missing(need, search).into_iter().filter_map(name).collect()
+        missing(need, search).into_iter().filter_map(name).filter(|name| *name != BUSYBOX).collect()
     }
 
     #[test]
     fn with_an_empty_search_path_everything_is_missing_at_once() {
-        let all: Vec<_> = FOR_CLUSTER.iter().map(|(program, _)| *program).collect();
+        let all: Vec<_> = called().map(|(program, _)| program).collect();
+        assert!(all.len() > 15 && all.contains(&"ip6tables-restore"), "not the programs: {all:?}");
         assert_eq!(names(Need::Cluster, &[]), all);
         assert_eq!(names(Need::Cluster, &["/nowhere".into()]), all);
         assert_eq!(names(Need::ApiOnly, &[]), ["setsid"]);
@@ -112,6 +110,15 @@ mod tests {
         assert_eq!(find("etc", &["/".into()]), None);
         assert_eq!(find("passwd", &["/etc".into()]), None);
         assert_eq!(find("sh", &["/nowhere".into(), "/bin".into()]), Some("/bin/sh".into()));
+    }
+
+    #[test]
+    fn busybox_has_to_be_a_static_program_where_images_take_it_from() {
+        let missing = Problem::ProgramMissing { program: BUSYBOX, package: "busybox-static" };
+        assert_eq!(bad_busybox(Path::new("/nowhere/busybox")), Some(missing));
+        let ourselves = std::env::current_exe().expect("we have a path");
+        let dynamic = Problem::BusyboxNotStatic { path: ourselves.clone() };
+        assert_eq!(bad_busybox(&ourselves), Some(dynamic));
     }
 
     #[test]
