@@ -1,5 +1,7 @@
 //! The source tree as text, for the rules in `tests/`.
 
+pub mod commands;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
