@@ -9,6 +9,8 @@
 pub struct Block {
     /// The heading of the second level above it; empty before the first one.
     pub section: String,
+    /// The nearest heading above it, of any level.
+    pub heading: String,
     /// The line of its fence, counted from 1.
     pub line: usize,
     /// Why no test runs it.
@@ -40,18 +42,21 @@ enum Open {
 }
 
 pub fn blocks(document: &str) -> Vec<Block> {
-    let (mut found, mut section) = (Vec::<Block>::new(), String::new());
+    let mut found = Vec::<Block>::new();
+    let (mut section, mut heading) = (String::new(), String::new());
     let (mut open, mut indent): (Option<(Open, &str, Vec<&str>)>, _) = (None, "");
     for (index, line) in document.lines().enumerate() {
         let Some((kind, end, body)) = &mut open else {
-            if let Some(heading) = line.strip_prefix("## ") {
-                section = heading.trim().to_owned();
+            if line.starts_with('#') {
+                heading = line.trim_start_matches('#').trim().to_owned();
+                section = if line.starts_with("## ") { heading.clone() } else { section };
             }
             let Some((kind, end, untested)) = begun(line) else { continue };
             let hidden = matches!(kind, Open::Script { hidden: true });
             if !matches!(kind, Open::Other) {
-                let commands = Vec::new();
-                found.push(Block { section: section.clone(), line: index + 1, untested, hidden, commands });
+                let (section, heading) = (section.clone(), heading.clone());
+                let (line, commands) = (index + 1, Vec::new());
+                found.push(Block { section, heading, line, untested, hidden, commands });
             }
             indent = &line[..line.len() - line.trim_start().len()];
             open = Some((kind, end, Vec::new()));
@@ -149,6 +154,7 @@ $ true
 {}
 ```
 ## Second
+### Part
 1. Do this:
 
    ```sh
@@ -164,7 +170,7 @@ $ true
             blocks.iter().map(|it| (it.section.as_str(), it.line, it.hidden, it.commands.len())).collect();
         assert_eq!(
             shape,
-            [("", 2, false, 1), ("First", 6, true, 1), ("First", 9, false, 3), ("Second", 26, false, 1)]
+            [("", 2, false, 1), ("First", 6, true, 1), ("First", 9, false, 3), ("Second", 27, false, 1)]
         );
         assert_eq!(blocks[0].untested.as_deref(), Some("it needs docker"));
         let [first, second, third] = &blocks[2].commands[..] else { panic!("three commands") };
@@ -172,6 +178,7 @@ $ true
         assert_eq!(first.output, ["one two"]);
         assert_eq!((second.text.as_str(), second.output.len()), ("cat <<END\nthree\nEND", 1));
         assert_eq!(third.output, [""; 0]);
+        assert_eq!((blocks[2].heading.as_str(), blocks[3].heading.as_str()), ("First", "Part"));
         assert_eq!(blocks[3].commands[0].text, "echo a\n  echo b");
     }
 
