@@ -1,4 +1,5 @@
-//! Documents stay connected: no dead link, no decision record that nobody can find, no word that nothing says.
+//! Rules for documents: links work, every decision record is in the index, tests run every command, and every word of
+//! the status is used.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -104,7 +105,7 @@ fn inline_code(text: &str) -> Vec<String> {
     unfenced(text).flat_map(inline).collect()
 }
 
-/// The compiler does not miss a constant of a library that nothing uses, and the manual would explain it for ever.
+/// The compiler does not warn about an unused public constant, and the manual would still explain it.
 #[test]
 fn every_word_of_status_and_events_is_used() {
     let (folder, list) = (root().join("core/src"), root().join("core/src/names/words.rs"));
@@ -178,7 +179,7 @@ fn unfenced(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// In a heading the words in code count, in a link's text they do not matter; only a whole link in code is none.
+/// The words in code belong to a heading. A link that is written in code is not a link.
 fn without_code(line: &str) -> String {
     let mut kept = String::new();
     for (index, part) in line.split('`').enumerate() {
