@@ -6,6 +6,7 @@ mod basics;
 mod cleanup;
 mod disk_faults;
 mod disturbed;
+mod documents;
 mod histories;
 mod images;
 mod lifecycle;
@@ -42,6 +43,7 @@ pub fn all() -> Vec<Test> {
     let field = Topology::Up(Config { nodes: 3, dns: DnsProfile::Field });
     [
         as_in_the_field(&field),
+        documents::tests(&field),
         lifecycle::tests(&field),
         membership_faults::tests(&field),
         operator_faults::tests(&field),
@@ -69,7 +71,7 @@ fn as_in_the_field(field: &Topology) -> Vec<Test> {
         field.smoke("images::an_image_can_be_pulled_always", |c| images::pulled_always(c).boxed_local()),
         field.full("images::etcd_of_any_version_on_demand", |c| images::any_etcd(c).boxed_local()),
         field.smoke("dns::field_remembers_a_no", |c| names::field_remembers(c).boxed_local()),
-        field.smoke("user_guide::every_command_does_what_it_says", |c| user_guide::followed(c).boxed_local()),
+        field.smoke("user_guide::clients_connect_from_outside", |c| user_guide::outside(c).boxed_local()),
         field.smoke("dns::field_names_addresses", |c| names::reverse_answers(c).boxed_local()),
     ]
 }

@@ -1,5 +1,6 @@
 //! The source tree as text, for the rules in `tests/`.
 
+pub mod commands;
 pub mod prose;
 
 use std::path::{Path, PathBuf};

@@ -1,8 +1,10 @@
-//! Documents stay connected: no dead link, no decision record that nobody can find, no word that nothing says.
+//! Rules for documents: links work, every decision record is in the index, tests run every command, and every word of
+//! the status is used.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use etcd_operator_tidy::commands::{anchor, blocks};
 use etcd_operator_tidy::{files, read, root, shown};
 
 #[test]
@@ -36,7 +38,74 @@ fn every_decision_record_is_in_the_index() {
     }
 }
 
-/// The compiler does not miss a constant of a library that nothing uses, and the manual would explain it for ever.
+/// The list of documents whose commands end-to-end tests run.
+const RUN_BY: &str = "e2e/src/suite/documents.rs";
+
+#[test]
+fn every_command_is_run_by_a_test_or_says_why_not() {
+    let mut wrong = Vec::new();
+    for document in files(".md") {
+        let (name, text) = (shown(&document), read(&document));
+        for language in ["bash", "shell", "shell-session"] {
+            if text.contains(&format!("\n```{language}")) {
+                wrong.push(format!("{name}: write `sh` or `console` instead of `{language}`"));
+            }
+        }
+        for block in blocks(&text).iter().filter(|block| !block.hidden) {
+            let explained = block.untested.as_ref().is_some_and(|reason| !reason.is_empty());
+            if !explained && !is_run(&name) && !(name == "README.md" && is_followed(&block.heading)) {
+                wrong.push(format!("{name}:{}: not in {RUN_BY}, and no `no-test: REASON`", block.line));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "commands that no test runs:\n  {}", wrong.join("\n  "));
+}
+
+/// A command in a sentence is a reminder of one that the same page shows in full, and that is therefore run.
+#[test]
+fn every_command_in_a_sentence_stands_in_a_block_too() {
+    let mut wrong = Vec::new();
+    for document in files(".md").into_iter().filter(|document| is_run(&shown(document))) {
+        let text = read(&document);
+        let commands: Vec<String> = blocks(&text)
+            .iter()
+            .filter(|block| !block.hidden)
+            .flat_map(|block| &block.commands)
+            .flat_map(|command| command.text.lines().map(single_spaced).collect::<Vec<_>>())
+            .collect();
+        for code in inline_code(&text) {
+            let code = single_spaced(&code);
+            let is_command = code.starts_with("kubectl ") && code.split(' ').count() > 2;
+            if is_command && !commands.iter().any(|command| command.contains(&code)) {
+                wrong.push(format!("{}: {code}", shown(&document)));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "commands that stand in no block:\n  {}", wrong.join("\n  "));
+}
+
+fn is_run(document: &str) -> bool {
+    read(&root().join(RUN_BY)).contains(&format!("\"{document}\""))
+}
+
+/// README.md is not run as a whole: tests of installing and removing name the headings whose commands they run.
+fn is_followed(heading: &str) -> bool {
+    let folder = root().join("e2e/src/suite");
+    let mut tests = files(".rs").into_iter().filter(|path| path.starts_with(&folder));
+    tests.any(|test| read(&test).contains(&format!("\"{heading}\"")))
+}
+
+fn single_spaced(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// What stands in backticks outside fenced code.
+fn inline_code(text: &str) -> Vec<String> {
+    let inline = |line: &str| line.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>();
+    unfenced(text).flat_map(inline).collect()
+}
+
+/// The compiler does not warn about an unused public constant, and the manual would still explain it.
 #[test]
 fn every_word_of_status_and_events_is_used() {
     let (folder, list) = (root().join("core/src"), root().join("core/src/names/words.rs"));
@@ -91,28 +160,26 @@ fn links(text: &str) -> Vec<String> {
     found
 }
 
-/// Anchors of the headings, as they are formed from the text: lower case, dashes for spaces, no other signs.
+/// Anchors of the headings.
 fn headings(text: &str) -> Vec<String> {
-    prose(text)
-        .filter(|line| line.starts_with('#'))
-        .map(|line| {
-            let words = line.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
-            words.chars().filter(|c| c.is_alphanumeric() || matches!(c, '-' | '_')).collect()
-        })
-        .collect()
+    prose(text).filter(|line| line.starts_with('#')).map(|line| anchor(&line)).collect()
 }
 
 /// The lines outside fenced code, without inline code.
 fn prose(text: &str) -> impl Iterator<Item = String> {
+    unfenced(text).map(without_code)
+}
+
+fn unfenced(text: &str) -> impl Iterator<Item = &str> {
     let mut fenced = false;
-    text.lines().filter_map(move |line| {
+    text.lines().filter(move |line| {
         let fence = line.trim_start().starts_with("```");
         fenced ^= fence;
-        (!fence && !fenced).then(|| without_code(line))
+        !fence && !fenced
     })
 }
 
-/// In a heading the words in code count, in a link's text they do not matter; only a whole link in code is none.
+/// The words in code belong to a heading. A link that is written in code is not a link.
 fn without_code(line: &str) -> String {
     let mut kept = String::new();
     for (index, part) in line.split('`').enumerate() {
