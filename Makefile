@@ -12,6 +12,8 @@ TARGET ?= testbed
 # For testbed-up: how many nodes, and how its DNS behaves (fast, field or noreverse).
 NODES ?=
 DNS ?=
+# For image: its name and tag.
+IMAGE ?= ghcr.io/etcd-k8s-operator/etcd-operator:dev
 # For sim: how many seeds.
 SEEDS ?=
 # For bench: measured runs of each row, and which parts of it.
@@ -23,7 +25,6 @@ programs := $(or $(CARGO_TARGET_DIR),target)/debug
 gofmt := find testbed e2e -name '*.go' -print0 | xargs -0r gofmt
 crds := config/crd/crds.yaml
 api_reference := docs/api.md
-image := ghcr.io/etcd-k8s-operator/etcd-operator:dev
 kind_kubeconfig := target/kind.kubeconfig
 
 # What puts a shell on the cluster of TARGET. An assignment of its own, so that a testbed that is not there
@@ -120,9 +121,9 @@ clean: ## Remove build output from the tree; caches outside it stay
 ##@ Run the operator
 
 .PHONY: image
-image: deps programs ## Build the static programs and the operator's image
+image: deps programs ## Build the static programs and the operator's image, target/etcd-operator-image.tar; IMAGE=NAME:TAG
 	CC_x86_64_unknown_linux_musl=musl-gcc cargo build --locked --release --target x86_64-unknown-linux-musl -p etcd-operator -p etcd-agent --bins
-	$(programs)/testbed image operator --name $(image) --output target/etcd-operator-image.tar \
+	$(programs)/testbed image operator --name $(IMAGE) --output target/etcd-operator-image.tar \
 		$(addprefix $(or $(CARGO_TARGET_DIR),target)/x86_64-unknown-linux-musl/release/,etcd-operator etcd-agent)
 
 .PHONY: install
@@ -132,6 +133,10 @@ install: image ## Install in TARGET what `make run` needs: CRDs, namespace, the 
 .PHONY: deploy-test
 deploy-test: image ## Install the CRDs and the operator as a pod in TARGET
 	$(programs)/deploy --target $(TARGET)
+
+.PHONY: uninstall
+uninstall: programs ## Remove the operator from TARGET; clusters keep serving (README.md: remove everything)
+	@$(use_$(TARGET)) kubectl delete -k config/operator --ignore-not-found
 
 .PHONY: run
 run: programs ## Run the operator on this machine against TARGET, after `make install`; not beside one that runs as a pod
