@@ -12,6 +12,8 @@ TARGET ?= testbed
 # For testbed-up: how many nodes, and how its DNS behaves (fast, field or noreverse).
 NODES ?=
 DNS ?=
+# For image: its name and tag.
+IMAGE ?= ghcr.io/etcd-k8s-operator/etcd-operator:dev
 # For sim: how many seeds.
 SEEDS ?=
 # For bench: measured runs of each row, and which parts of it.
@@ -35,7 +37,6 @@ operator := etcd-operator etcd-agent
 gofmt := find testbed e2e -name '*.go' -print0 | xargs -0r gofmt
 crds := config/crd/crds.yaml
 api_reference := docs/api.md
-image := ghcr.io/etcd-k8s-operator/etcd-operator:dev
 kind_kubeconfig := target/kind.kubeconfig
 
 # What puts a shell on the cluster of TARGET. An assignment of its own, so that a testbed that is not there
@@ -137,10 +138,10 @@ clean: ## Remove build output from the tree; caches outside it stay
 ##@ Run the operator
 
 .PHONY: image
-image: deps ## Build the static programs and the operator's image
+image: deps ## Build the static programs and the operator's image, target/etcd-operator-image.tar; IMAGE=NAME:TAG
 	@echo "compiling the operator (about 4 min on 2 cores when nothing is compiled)"
 	@$(call build_shipped,$(operator) testbed)
-	@$(shipped)/testbed image operator --name $(image) --output target/etcd-operator-image.tar $(addprefix $(shipped)/,$(operator))
+	@$(shipped)/testbed image operator --name $(IMAGE) --output target/etcd-operator-image.tar $(addprefix $(shipped)/,$(operator))
 
 .PHONY: install
 install: root image ## Install in TARGET what `make run` needs: CRDs, namespace, the image of the members' agent
@@ -151,6 +152,10 @@ install: root image ## Install in TARGET what `make run` needs: CRDs, namespace,
 deploy-test: root image ## Install the CRDs and the operator as a pod in TARGET
 	@$(call build_shipped,deploy)
 	$(shipped)/deploy --target $(TARGET)
+
+.PHONY: uninstall
+uninstall: programs ## Remove the operator from TARGET; clusters keep serving (README.md: remove everything)
+	@$(use_$(TARGET)) kubectl delete -k config/operator --ignore-not-found
 
 .PHONY: run
 run: deps ## Run the operator on this machine against TARGET, after `make install`; not beside one that runs as a pod

@@ -10,6 +10,7 @@ use kube::api::{ListParams, Patch, PatchParams};
 use kube::runtime::watcher;
 use kube::{Api, Client};
 use serde_json::json;
+use testbed::cluster::Testbed;
 use testbed::image::{Name, Written, standard};
 
 use crate::kubectl::Kubectl;
@@ -32,13 +33,16 @@ const READY_LIMIT: Duration = Duration::from_secs(180);
 #[derive(Clone)]
 pub struct Operator {
     client: Client,
+    kubectl: Kubectl,
+    /// The kustomization that installs it.
+    installed_by: PathBuf,
     /// The tag tells the content. `None` in a cluster that pulls what somebody else has pushed.
     pub tag: Option<String>,
     /// How many pods of it the Deployment in `config/` asks for.
     replicas: i32,
 }
 
-/// What `kubectl apply -k` takes.
+/// The folder of the kustomizations.
 pub fn config() -> Result<PathBuf> {
     let config = workspace::root().join("config");
     ensure!(config.is_dir(), "cannot find {}: run this from the project's directory", config.display());
@@ -49,8 +53,8 @@ pub fn config() -> Result<PathBuf> {
 /// provide it, the image that members' pods take the agent from. Its name is returned, and `make run` finds it in a file.
 pub async fn for_operator_outside(cluster: &Cluster, programs: Option<&Path>) -> Result<Option<String>> {
     let config = config()?;
-    let (namespace, crds) = (shown(&config.join("namespace.yaml")), shown(&config.join("crd")));
-    apply(&cluster.kubectl, &["-f", &namespace, "-f", &crds]).await?;
+    let (namespace, crds) = (config.join("operator/namespace.yaml"), config.join("crd/crds.yaml"));
+    apply(&cluster.kubectl, &["-f", &shown(&namespace), "-f", &shown(&crds)]).await?;
     match cluster.target {
         Target::Testbed | Target::Kind => {
             let image = format!("{IMAGE}:{}", provide_image(cluster, &static_programs(programs)?).await?);
@@ -78,21 +82,27 @@ pub fn program() -> Result<PathBuf> {
 }
 
 impl Operator {
-    /// Applies everything in `config/`. The image has the static programs of the given directory, or those that
+    /// Applies `config/everything`. The image has the static programs of the given directory, or those that
     /// `make image` has built.
     pub async fn install(cluster: &Cluster, programs: Option<&Path>) -> Result<Self> {
         let config = config()?;
-        let (what, tag) = match cluster.target {
+        let (installed_by, tag) = match cluster.target {
             Target::Testbed | Target::Kind => {
                 let tag = provide_image(cluster, &static_programs(programs)?).await?;
                 (overlay(&config, &tag)?, Some(tag))
             }
-            Target::Current => (config, None),
+            Target::Current => (config.join("everything"), None),
         };
-        apply(&cluster.kubectl, &["-k", &shown(&what)]).await?;
-        let mut operator = Self { client: cluster.client.clone(), tag, replicas: 1 };
-        operator.replicas = operator.wanted().await?;
+        let (client, kubectl) = (cluster.client.clone(), cluster.kubectl.clone());
+        let mut operator = Self { client, kubectl, installed_by, tag, replicas: 1 };
+        operator.apply().await?;
+        operator.replicas = wanted(&operator.deployment().await?.context("the operator is not installed")?);
         Ok(operator)
+    }
+
+    /// Installs it once more as it was installed first.
+    async fn apply(&self) -> Result<()> {
+        apply(&self.kubectl, &["-k", &shown(&self.installed_by)]).await
     }
 
     /// Waits until nothing runs but pods of the newest Deployment, and all of them are ready.
@@ -102,10 +112,15 @@ impl Operator {
             .map(drop)
     }
 
-    /// Brings it back if it is away.
+    /// Brings it back if it is scaled to another size, uninstalled, or installed with another image.
     pub async fn start(&self) -> Result<()> {
-        if self.wanted().await? != self.replicas {
-            self.scale(self.replicas).await?;
+        match self.deployment().await? {
+            Some(deployment) if self.image_is_ours(&deployment) => {
+                if wanted(&deployment) != self.replicas {
+                    self.scale(self.replicas).await?;
+                }
+            }
+            Some(_) | None => self.apply().await?,
         }
         self.ready().await
     }
@@ -125,9 +140,15 @@ impl Operator {
         Ok(pods.into_iter().filter(wait::is_ready).collect())
     }
 
-    async fn wanted(&self) -> Result<i32> {
-        let there = self.deployments().get(DEPLOYMENT).await.context("the operator is not installed")?;
-        Ok(there.spec.and_then(|spec| spec.replicas).unwrap_or(1))
+    async fn deployment(&self) -> Result<Option<Deployment>> {
+        self.deployments().get_opt(DEPLOYMENT).await.context("cannot read the operator's Deployment")
+    }
+
+    fn image_is_ours(&self, deployment: &Deployment) -> bool {
+        let Some(tag) = &self.tag else { return true };
+        let pod = deployment.spec.as_ref().and_then(|spec| spec.template.spec.as_ref());
+        let mut images = pod.into_iter().flat_map(|pod| &pod.containers).map(|it| it.image.as_deref());
+        images.all(|image| image == Some(&format!("{IMAGE}:{tag}")))
     }
 
     async fn scale(&self, replicas: i32) -> Result<()> {
@@ -146,9 +167,14 @@ impl Operator {
     }
 }
 
+/// How many pods it asks for.
+fn wanted(deployment: &Deployment) -> i32 {
+    deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1)
+}
+
 fn is_rolled_out(deployment: &Deployment) -> bool {
     let Some(status) = &deployment.status else { return false };
-    let wanted = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
+    let wanted = wanted(deployment);
     let all = |count: Option<i32>| count.unwrap_or(0) == wanted;
     status.observed_generation == deployment.metadata.generation
         && all(status.updated_replicas)
@@ -198,6 +224,12 @@ async fn provide_image(cluster: &Cluster, programs: &[PathBuf]) -> Result<String
     Ok(tag)
 }
 
+/// Lets the testbed's nodes pull the image under another name, as from a registry of the user's.
+pub fn provide_image_as(name: &str, testbed: &Testbed) -> Result<()> {
+    let archive = testbed.layout().images().join("operator-by-another-name.tar");
+    write(vec![name.to_owned()], &static_programs(None)?, &archive).map(drop)
+}
+
 fn archive() -> PathBuf {
     workspace::results().join("deploy/operator.tar")
 }
@@ -207,7 +239,7 @@ fn write(names: Vec<String>, programs: &[PathBuf], path: &Path) -> Result<Writte
     standard::operator(names, programs)?.write(path)
 }
 
-/// `config/` with the image's tag set, which stays as it is for those who use it directly.
+/// `config/everything` with the image's tag set, which stays as it is for those who use it directly.
 fn overlay(config: &Path, tag: &str) -> Result<PathBuf> {
     let directory = workspace::results().join("deploy");
     std::fs::create_dir_all(&directory).with_context(|| format!("cannot create {}", directory.display()))?;
@@ -222,7 +254,7 @@ fn overlay(config: &Path, tag: &str) -> Result<PathBuf> {
 
 fn kustomization(tag: &str) -> String {
     format!(
-        "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n- ../../config\n\
+        "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n- ../../config/everything\n\
          images:\n- name: {IMAGE}\n  newTag: {tag}\n"
     )
 }
@@ -237,7 +269,7 @@ mod tests {
 
     #[test]
     fn the_deployment_uses_the_image_that_we_provide() {
-        let path = workspace::root().join("config/manager/deployment.yaml");
+        let path = workspace::root().join("config/operator/deployment.yaml");
         let deployment = std::fs::read_to_string(path).expect("config/ has a Deployment");
         for said in [
             format!("image: {IMAGE}:dev"),

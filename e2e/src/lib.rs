@@ -15,6 +15,7 @@ pub mod operated;
 pub mod passed;
 pub mod plain;
 pub mod progress;
+pub mod readme;
 pub mod runner;
 pub mod serving;
 pub mod suite;

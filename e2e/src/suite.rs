@@ -16,6 +16,7 @@ mod network_faults;
 mod node_faults;
 mod operator_faults;
 mod process_faults;
+mod uninstall;
 mod user_guide;
 mod volumes;
 mod webhook;
@@ -47,6 +48,7 @@ pub fn all() -> Vec<Test> {
         lifecycle::tests(&field),
         membership_faults::tests(&field),
         operator_faults::tests(&field),
+        uninstall::tests(&field),
         in_three_zones(),
         on_one_node(),
         on_a_bare_machine(),

@@ -67,15 +67,23 @@ fn forbidden(package: &str, crates: &[&'static str]) -> Vec<&'static str> {
 }
 
 #[test]
-fn every_manifest_is_installed() {
+fn every_manifest_is_installed_by_config_everything() {
     let config = root().join("config");
-    let list = read(&config.join("kustomization.yaml"));
-    let listed: BTreeSet<_> =
-        list.lines().filter_map(|line| line.strip_prefix("- ")).map(|path| config.join(path)).collect();
-    let there: BTreeSet<_> = files(".yaml")
-        .into_iter()
-        .filter(|path| path.starts_with(&config) && !path.ends_with("kustomization.yaml"))
-        .collect();
-    let differing: Vec<_> = listed.symmetric_difference(&there).map(|path| shown(path)).collect();
-    assert!(differing.is_empty(), "config/kustomization.yaml and the files in config/ differ: {differing:?}");
+    let mut there: BTreeSet<_> =
+        files(".yaml").into_iter().filter(|path| path.starts_with(&config)).collect();
+    let mut lists = vec![config.join("everything/kustomization.yaml")];
+    while let Some(list) = lists.pop() {
+        assert!(there.remove(&list), "no {}", shown(&list));
+        let text = read(&list);
+        for listed in text.lines().filter_map(|line| line.strip_prefix("- ")) {
+            match listed.strip_prefix("../") {
+                Some(folder) => lists.push(config.join(folder).join("kustomization.yaml")),
+                None => {
+                    let manifest = list.with_file_name(listed);
+                    assert!(there.remove(&manifest), "{} lists {listed}, which is missing", shown(&list));
+                }
+            }
+        }
+    }
+    assert!(there.is_empty(), "no kustomization lists {there:?}");
 }

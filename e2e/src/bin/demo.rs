@@ -204,7 +204,8 @@ fn next_steps(cluster: &Cluster) -> String {
         }
         Target::Current => {
             format!(
-                "To remove it: kubectl delete namespace {NAMESPACE}; the operator: kubectl delete -k config"
+                "To remove the cluster with its data: kubectl delete namespace {NAMESPACE}\n\
+                 To remove the operator after that: kubectl delete -k config/operator (README.md, Uninstall)"
             )
         }
     });

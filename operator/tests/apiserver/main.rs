@@ -24,10 +24,10 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// A control plane with everything from `config/` in it. There are no nodes, so no pod of ours runs.
+/// A control plane with `config/everything` in it. There are no nodes, so no pod of ours runs.
 async fn installed() -> ApiOnly {
     let api = ApiOnly::start().await.expect("a control plane starts");
-    let config = root().join("config").display().to_string();
+    let config = root().join("config/everything").display().to_string();
     kubectl(&api, &["apply", "--server-side", "-k", &config]).await;
     kubectl(&api, &["wait", "--for=condition=Established", "crd", "--all"]).await;
     api
