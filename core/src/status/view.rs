@@ -147,13 +147,12 @@ impl<'a> View<'a> {
                     matches!(it, WaitingOn::Quorum { .. } | WaitingOn::Leader | WaitingOn::Unpause)
                 });
         let creating = self.quorum == Quorum::NotYet || self.seen().order.is_some();
+        let cannot_begin = self.round.spec.is_err() && self.quorum == Quorum::NotYet;
         if self.seen().cluster.deleting {
             Phase::Deleting
         } else if self.is_stopped() {
             Phase::Stopped
-        } else if self.blocked().is_some() && !self.all_serve() {
-            Phase::Failed
-        } else if self.round.spec.is_err() && self.quorum == Quorum::NotYet {
+        } else if cannot_begin || self.blocked().is_some() && !self.all_serve() {
             Phase::Failed
         } else if creating && self.size() > 0 && !self.all_serve() {
             Phase::Creating

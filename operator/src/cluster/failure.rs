@@ -114,7 +114,8 @@ mod tests {
     fn what_etcd_does_not_take_yet_is_a_wait_and_what_it_refuses_is_a_failure() {
         let trouble = refused("unhealthy cluster").trouble();
         assert_eq!(trouble, Trouble::EtcdNotYet("unhealthy cluster".into()));
-        let text = "cannot add pod 1 as a learner: kv-0 rejected the request to add a learner: permission denied";
+        let text =
+            "cannot add pod 1 as a learner: kv-0 rejected the request to add a learner: permission denied";
         assert_eq!(refused("permission denied").trouble(), Trouble::Failed(text.into()));
     }
 
