@@ -179,10 +179,8 @@ impl Part {
     }
 }
 
-/// The linker drops what debuggers need (`-s -w`), so the compiler does not spend time on it either.
 fn flags(link: &str) -> Vec<String> {
-    let fixed = ["-trimpath", "-buildvcs=false", "-gcflags=all=-dwarf=false"].map(str::to_owned);
-    fixed.into_iter().chain([format!("-ldflags={link}")]).collect()
+    vec!["-trimpath".to_owned(), "-buildvcs=false".to_owned(), format!("-ldflags={link}")]
 }
 
 /// Unstamped programs call themselves v0.0.0, and clients that adapt to the version go wrong.
