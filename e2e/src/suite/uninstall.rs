@@ -46,6 +46,7 @@ pub fn tests(field: &Topology) -> Vec<Test> {
 /// Removed, installed again and upgraded: clients keep writing, and no pod restarts.
 async fn operator_replaced(context: &Context) -> Result<()> {
     let (cluster, history) = born(context, 3, json!({})).await?;
+    cluster.agrees(&Promised::members(3)).await?;
     let reader = Reader::new(context)?;
     let pods = pods(&cluster).await?;
     let reported = reported(&cluster).await?;
@@ -63,6 +64,8 @@ async fn operator_replaced(context: &Context) -> Result<()> {
 
     install::provide_image_as(IMAGE_OF_README, context.bed())?;
     reader.write("my-operator/kustomization.yaml", &readme::block(INSTALL, "yaml")?)?;
+    let by_hand = format!("kubectl -n {NAMESPACE} scale deployment {DEPLOYMENT} --replicas=2");
+    readme::run(context, &reader.folder, &by_hand).await?;
     reader.follow(UPGRADE).await?;
     ensure!(operator_image(context).await?.as_deref() == Some(IMAGE_OF_README), "another image");
     takes_over(&cluster, "Enabled", &Promised::members(3)).await?;
@@ -110,6 +113,8 @@ async fn everything(context: &Context) -> Result<()> {
 /// First with clusters as they are, then with a deletion of everything that hangs because no operator finishes it.
 async fn everything_without_operator(context: &Context) -> Result<()> {
     let reader = Reader::new(context)?;
+    context.operator().await?;
+    clusters_of_other_tests_are_gone(context).await?;
     let spec = |on_delete: &str| json!({"size": 1, "storage": {"size": "1Gi", "onDelete": on_delete}});
     let first = context.operated("first", spec("Retain")).await?;
     let second = context.operated("second", spec("Delete")).await?;
@@ -125,11 +130,13 @@ async fn everything_without_operator(context: &Context) -> Result<()> {
 
     let third = context.operated("third", spec("Retain")).await?;
     third.wait_until_settled(1).await?;
-    readme::run(context, &reader.folder, "kubectl delete -k config/everything --wait=false").await?;
+    // One command would race with the operator, which might still finish the deletion.
+    reader.follow(REMOVE_OPERATOR).await?;
+    let everything = "kubectl delete -k config/everything --ignore-not-found --wait=false";
+    readme::run(context, &reader.folder, everything).await?;
     let hangs = |cluster: &EtcdCluster| {
         cluster.metadata.deletion_timestamp.is_some() && cluster.finalizers().iter().any(|it| it == FINALIZER)
     };
-    no_operator(context).await?;
     third.wait_for("the deletion hangs without an operator", hangs).await?;
     reader.follow(REMOVE_EVERYTHING_WITHOUT_OPERATOR).await?;
     nothing_is_left(context, &[&third]).await?;
@@ -174,6 +181,13 @@ async fn takes_over(cluster: &Operated, budget: &str, promised: &Promised) -> Re
     cluster.edit(json!({"spec": {"podDisruptionBudget": budget}})).await?;
     cluster.wait_until_settled(promised.size).await?;
     cluster.agrees(promised).await
+}
+
+/// One that vanishes between two commands of a chain would end the chain.
+async fn clusters_of_other_tests_are_gone(context: &Context) -> Result<()> {
+    let all = Api::<EtcdCluster>::all(context.client().clone());
+    let what = "the clusters of other tests are gone";
+    wait::objects(all, Default::default(), what, LIMIT, BTreeMap::is_empty).await.map(drop)
 }
 
 /// What tells one run of each pod from another.
