@@ -154,8 +154,9 @@ deploy-test: root image ## Install the CRDs and the operator as a pod in TARGET
 	$(shipped)/deploy --target $(TARGET)
 
 .PHONY: uninstall
-uninstall: programs ## Remove the operator from TARGET; clusters keep serving (README.md: remove everything)
-	@$(use_$(TARGET)) kubectl delete -k config/operator --ignore-not-found
+uninstall: deps ## Remove the operator from TARGET; clusters keep serving (README.md: remove everything)
+	@$(call build_shipped,deploy)
+	$(shipped)/deploy --target $(TARGET) --remove
 
 .PHONY: run
 run: deps ## Run the operator on this machine against TARGET, after `make install`; not beside one that runs as a pod

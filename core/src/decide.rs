@@ -15,6 +15,7 @@ use crate::intent::Intent;
 pub use crate::intent::OnStop;
 use crate::observed::{Claim, Members, Observed, Ordinal, Seen, Unanswered};
 use crate::plan::{Action, Plan, Refusal, WaitingOn};
+pub use delete::grace_seconds;
 
 /// What is wanted, as far as members and volumes go.
 #[derive(Clone, Debug, PartialEq, Eq)]

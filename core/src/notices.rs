@@ -3,16 +3,13 @@
 use crate::api::EtcdCluster;
 use crate::intent::Intent;
 use crate::names::reason;
-use crate::version::Version;
+use crate::version::{CRASH_SAFE, Version};
 
 /// etcd's own limit for its database when none is set.
 const DEFAULT_QUOTA_BYTES: u64 = 2 << 30;
 
 /// The newest minor that the tests run.
 const NEWEST_TESTED: Version = Version::new(3, 7, u32::MAX);
-
-/// Before this one, a crash could lose the last write of a single member or make the revision go back.
-const CRASH_SAFE: Version = Version::new(3, 5, 14);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {

@@ -4,6 +4,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+/// Before this one, a crash could lose the last write of a single member or make the revision go back.
+pub const CRASH_SAFE: Version = Version::new(3, 5, 14);
+
 /// Compared by their numbers: 3.5.9 comes before 3.5.21.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Version {

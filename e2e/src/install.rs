@@ -66,6 +66,12 @@ pub async fn for_operator_outside(cluster: &Cluster, programs: Option<&Path>) ->
     }
 }
 
+/// Removes the operator and nothing else: clusters, their volumes and the CRDs stay.
+pub async fn remove(cluster: &Cluster) -> Result<()> {
+    let operator = shown(&config()?.join("operator"));
+    cluster.kubectl.run(&["delete", "-k", &operator, "--ignore-not-found"]).await.map(drop)
+}
+
 /// The sizes in bytes of the operator's program, of the agent's, and of the image that [`Operator::install`] has made.
 pub fn sizes(programs: Option<&Path>) -> Result<[u64; 3]> {
     let size = |path: &Path| {

@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn what_is_left_and_what_is_missing_are_both_told() {
         let (before, after) = (snapshot("links", &["lo", "eth0"]), snapshot("links", &["lo", "tb0"]));
-        assert_eq!(before.changes(&after), ["links: new: tb0", "links: gone: eth0"]);
+        assert_eq!(before.changes(&after), ["links: new: tb0", "links: missing: eth0"]);
         assert!(before.changes(&before).is_empty());
         assert_eq!(before.changes(&Snapshot::default()).len(), 2);
     }

@@ -239,7 +239,7 @@ fn every_program_that_is_called_is_checked() {
     let list = read(&root().join("hack/programs"));
     let listed = list.lines().filter(|line| !line.starts_with('#')).flat_map(|line| line.split(' ').skip(2));
     // Go has a check of its own; docker, kind and nft are optional; the rest comes with coreutils and bash.
-    let others = ["go", "docker", "kind", "nft", "bash", "sh", "cat", "sleep"];
+    let others = ["go", "docker", "kind", "nft", "bash", "sh", "cat", "sleep", "timeout"];
     let known: BTreeSet<&str> = listed.chain(others).collect();
     let mut unknown = Vec::new();
     for file in files(".rs").iter().filter(|file| !file.ends_with(file!())) {

@@ -18,6 +18,9 @@ struct Arguments {
     /// Install only what an operator outside the cluster needs: CRDs, namespace and the agent's image
     #[arg(long)]
     outside: bool,
+    /// Remove the operator; clusters and CRDs stay
+    #[arg(long, conflicts_with_all = ["outside", "programs"])]
+    remove: bool,
     /// The directory with the operator's static programs [default: the output of `make image`]
     #[arg(long)]
     programs: Option<PathBuf>,
@@ -30,6 +33,11 @@ async fn main() -> Result<()> {
     install::config()?;
     let cluster = arguments.target.open().await?;
     progress.step(&cluster.title);
+    if arguments.remove {
+        install::remove(&cluster).await?;
+        progress.step("removed the operator; clusters keep serving, and nothing scales or repairs them");
+        return Ok(());
+    }
     if arguments.outside {
         let provided = install::for_operator_outside(&cluster, arguments.programs.as_deref()).await?;
         progress.step(match provided {

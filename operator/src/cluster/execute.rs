@@ -2,6 +2,7 @@
 //! between makes it fail; the head of `sim/src/execute.rs` has the rules.
 
 use etcd_operator_core::api::EtcdClusterStatus;
+use etcd_operator_core::decide::grace_seconds;
 use etcd_operator_core::desired::Desired;
 use etcd_operator_core::names::{CLUSTER_UID_LABEL, FIELD_MANAGER, FINALIZER, MEMBER_ID_LABEL, Names};
 use etcd_operator_core::observed::{ClusterId, MemberId, Ordinal, Seen};
@@ -17,9 +18,11 @@ use serde_json::{Value, json};
 
 use super::failure::{Failure, is_code};
 use super::look::Look;
-use super::objects::belongs_to;
+use super::objects::{Objects, belongs_to};
+use super::pods;
 use crate::etcd::{self, Member};
 use crate::kind::Kind;
+use crate::telemetry::chain;
 
 /// What actions are carried out with.
 pub struct Hands<'a> {
@@ -63,10 +66,7 @@ impl Hands<'_> {
                 let preconditions = Preconditions { uid: Some(uid.clone()), resource_version: None };
                 self.delete::<Pod>(&self.names.pod(*ordinal), preconditions, action).await
             }
-            Action::DeleteSet { uid } => {
-                let preconditions = Preconditions { uid: Some(uid.clone()), resource_version: None };
-                self.delete::<StatefulSet>(&self.names.cluster, preconditions, action).await
-            }
+            Action::DeleteSet { uid } => self.delete_set(uid, action).await,
             Action::AddLearner { ordinal, cluster } => {
                 let url = self.names.peer_url(*ordinal);
                 self.judge(None, *cluster)?.add_learner(url).await.map(drop).map_err(etcd(action))
@@ -139,6 +139,26 @@ impl Hands<'_> {
                 self.change(set, change, false, &action.to_string()).await
             }
         }
+    }
+
+    /// Kubernetes ends the pods then, in their own time. A deletion with a shorter time shortens one that came before, and
+    /// one that comes later does not lengthen it.
+    async fn delete_set(&self, uid: &str, action: &Action) -> Result<(), Failure> {
+        let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
+        self.delete::<StatefulSet>(&self.names.cluster, preconditions, action).await?;
+        let Objects { cluster, pods, .. } = &self.look.objects;
+        let ended = pods.values().filter_map(|pod| {
+            let seconds = grace_seconds(cluster.spec.storage.on_delete, pods::image(pod)?)?;
+            let preconditions = Preconditions { uid: pod.uid(), resource_version: None };
+            let quickly = DeleteParams::default().grace_period(seconds).preconditions(preconditions);
+            let all = self.api::<Pod>();
+            Some(async move { all.delete(&pod.name_any(), &quickly).await })
+        });
+        // What cannot be ended quickly ends all the same.
+        for error in futures::future::join_all(ended).await.into_iter().filter_map(Result::err) {
+            tracing::debug!(error = %chain(&error), "cannot shorten the termination of a pod");
+        }
+        Ok(())
     }
 
     async fn label_claim(

@@ -50,6 +50,12 @@ pub fn is_young(pod: &Pod, now: Timestamp) -> bool {
     made.is_some_and(|made| now.duration_since(made.0) < YOUNG)
 }
 
+/// Of the container that matters.
+pub fn image(pod: &Pod) -> Option<&str> {
+    let containers = &pod.spec.as_ref()?.containers;
+    containers.iter().find(|container| container.name == ETCD)?.image.as_deref()
+}
+
 /// Where to reach it, if it has an address.
 pub fn address(pod: &Pod) -> Option<PodAddress> {
     let address: IpAddr = pod.status.as_ref()?.pod_ip.as_ref()?.parse().ok()?;

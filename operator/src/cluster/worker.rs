@@ -311,7 +311,7 @@ impl Worker {
                 Ok(true)
             }
             Err(Failure::Overtaken) => {
-                tracing::debug!(%action, "overtaken");
+                tracing::debug!(%action, "object changed in the meantime");
                 Ok(false)
             }
             Err(failure) => Err(failure),

@@ -75,7 +75,7 @@ mod tests {
             "3.6.4\n",
         ] {
             let error = normal(given).expect_err(given).to_string();
-            assert!(error.contains(given) && error.contains("from v3.5.0 on"), "{error}");
+            assert!(error.contains(given) && error.contains("v3.5.0 or later"), "{error}");
         }
     }
 }

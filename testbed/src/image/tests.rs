@@ -244,7 +244,7 @@ fn what_is_no_image_layout_is_told_apart() {
     let mut tar = tar::Builder::new(File::create(&other).expect("a file"));
     tar.append_path_with_name(&text, "text").expect("an entry");
     tar.finish().expect("a tar");
-    for (path, reason) in [(text, "an incomplete tar"), (other, "no index.json")] {
+    for (path, reason) in [(text, "an incomplete tar"), (other, "index.json is missing")] {
         let error = Contents::read(&File::open(path).expect("a file")).expect_err("not an image");
         assert!(format!("{error:#}").contains(reason), "{error:#}");
     }
