@@ -67,7 +67,7 @@ help: ## Show this list
 
 .PHONY: demo
 demo: root deps ## Bring a Kubernetes up and show the operator and a three-member etcd on it
-	@echo "[1/$(if $(filter testbed,$(TARGET)),5,4)] 0:00  compiling the operator and the demo (about 5 min on 2 cores when nothing is compiled)"; \
+	@echo "[1/$(if $(filter testbed,$(TARGET)),5,4)] 0:00  compiling the operator and the demo (about 6 min on 2 cores when nothing is compiled)"; \
 	$(call build_shipped,$(if $(filter current,$(TARGET)),,$(operator)) testbed demo); \
 	$(shipped)/demo --target $(TARGET) --elapsed-seconds $$SECONDS
 
