@@ -38,7 +38,9 @@ pub async fn refused_or_explained(context: &Context) -> Result<()> {
     context.step(not_rolled_out(&seen).unwrap_or_default());
     let shown = seen.status.and_then(|status| status.version);
     ensure!(shown.as_ref() == Some(&version), "VERSION is {shown:?}, and {version} runs");
-    scaled(&cluster, 2).await?;
+    cluster.scale(2).await?;
+    let seen = cluster.wait_until_settled(2).await?;
+    ensure!(not_rolled_out(&seen).is_some(), "it is ready without the edit: {:?}", seen.status);
     for member in cluster.members().await? {
         let runs = member.status().await?.version;
         ensure!(version.ends_with(&runs), "{} runs {runs}, not {version}", member.name);
