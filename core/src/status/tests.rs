@@ -93,6 +93,41 @@ fn a_backup_and_a_restore_report_that_nothing_will_happen() {
 }
 
 #[test]
+fn what_has_reached_its_end_under_another_version_stays_as_it_is_until_it_is_edited() {
+    let spec: EtcdBackupSpec =
+        serde_json::from_value(json!({"clusterName": "kv", "storageType": "Local"})).expect("it is a spec");
+    let mut backup = EtcdBackup::new("b", spec);
+    backup.metadata.generation = Some(1);
+    for phase in [BackupPhase::Completed, BackupPhase::Failed] {
+        let ended = EtcdBackupStatus {
+            phase: Some(phase),
+            observed_generation: Some(1),
+            ..EtcdBackupStatus::default()
+        };
+        let mut backup = EtcdBackup { status: Some(ended), ..backup.clone() };
+        assert_eq!(of_backup(&backup, at(60)), None, "{phase:?}");
+        backup.metadata.generation = Some(2);
+        assert!(of_backup(&backup, at(60)).is_some(), "an edit asks for it again");
+    }
+
+    let spec: EtcdRestoreSpec =
+        serde_json::from_value(json!({"clusterName": "kv", "backupName": "b"})).expect("it is a spec");
+    let mut restore = EtcdRestore::new("r", spec);
+    restore.metadata.generation = Some(1);
+    for phase in [RestorePhase::Completed, RestorePhase::Failed] {
+        restore.metadata.generation = Some(1);
+        restore.status = Some(EtcdRestoreStatus {
+            phase: Some(phase),
+            observed_generation: Some(1),
+            ..EtcdRestoreStatus::default()
+        });
+        assert_eq!(of_restore(&restore, at(60)), None, "{phase:?}");
+        restore.metadata.generation = Some(2);
+        assert!(of_restore(&restore, at(60)).is_some(), "an edit asks for it again");
+    }
+}
+
+#[test]
 fn an_edit_is_acknowledged_without_pretending_that_anything_turned() {
     let mut cluster = settled();
     cluster.metadata.generation = Some(2);
