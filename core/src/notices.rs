@@ -3,6 +3,7 @@
 use crate::api::EtcdCluster;
 use crate::intent::Intent;
 use crate::names::reason;
+use crate::rules::options::LOG_BYTES;
 use crate::version::{CRASH_SAFE, Version};
 
 /// etcd's own limit for its database when none is set.
@@ -116,16 +117,17 @@ fn surprising_version(intent: &Intent) -> Option<Notice> {
     Some(Notice { kind, field: "spec.version", message })
 }
 
-/// etcd's log and snapshots lie on the volume too; a fifth of it is enough for them.
+/// etcd's log lies on the volume too, and a fifth of it is left for the snapshots of slow members.
 fn small_volume(intent: &Intent) -> Option<Notice> {
     let volume = intent.storage.bytes;
+    let fits = (volume - volume / 5).min(volume.saturating_sub(LOG_BYTES));
     let quota = intent.options.quota_backend_bytes.unwrap_or(DEFAULT_QUOTA_BYTES);
-    (quota > volume - volume / 5).then(|| Notice {
+    (quota > fits).then(|| Notice {
         kind: Kind::VolumeBelowQuota,
         field: "spec.storage.size",
         message: format!(
             "the database can grow to {} MiB, which leaves too little of the volume for etcd's log: set \
-             spec.options.quotaBackendBytes to four fifths of the volume or less",
+             spec.options.quotaBackendBytes to {fits} or less",
             quota >> 20
         ),
     })
@@ -202,5 +204,20 @@ mod tests {
         assert_eq!(quota("1Gi", 1 << 29), []);
         assert_eq!(quota("9Gi", 8 << 30), expected);
         assert_eq!(quota("10Gi", 8 << 30), []);
+    }
+
+    #[test]
+    fn the_quota_that_the_notice_suggests_is_accepted_without_a_notice() {
+        for size in ["512Mi", "1Gi", "2Gi", "2500Mi"] {
+            let spec = json!({"storage": {"size": size}});
+            let cluster = EtcdCluster::new("kv", serde_json::from_value(spec).expect("it is a spec"));
+            let notices = notices(&cluster, &validate(&cluster).expect("it is valid"));
+            let notice =
+                notices.iter().find(|it| it.kind == Kind::VolumeBelowQuota).expect("it is mentioned");
+            let (_, suggested) = notice.message.rsplit_once("quotaBackendBytes to ").expect("the way out");
+            let suggested: i64 = suggested.split(' ').next().unwrap_or_default().parse().expect("a number");
+            let told = plain(json!({"storage": {"size": size}, "options": {"quotaBackendBytes": suggested}}));
+            assert_eq!(told, [], "{size}: {suggested}");
+        }
     }
 }

@@ -50,7 +50,7 @@ const OWNED: [&str; 24] = [
 const OWNED_PREFIXES: [&str; 6] = ["advertise-", "discovery", "initial-", "listen-", "peer-", "proxy"];
 
 /// Six files of 64 MB (etcd keeps five and allocates the next one in advance), and what a file system needs for itself.
-const LOG_BYTES: u64 = 448 << 20;
+pub(crate) const LOG_BYTES: u64 = 448 << 20;
 
 pub(super) const RULES: &[Rule<EtcdClusterSpec>] = &[
     Rule {
