@@ -154,7 +154,7 @@ impl Hands<'_> {
             let all = self.api::<Pod>();
             Some(async move { all.delete(&pod.name_any(), &quickly).await })
         });
-        // What cannot be ended quickly ends all the same.
+        // A pod that cannot be ended quickly ends in its own time.
         for error in futures::future::join_all(ended).await.into_iter().filter_map(Result::err) {
             tracing::debug!(error = %chain(&error), "cannot shorten the termination of a pod");
         }

@@ -1,4 +1,4 @@
-//! What can keep a step from being done, and what users are told of it.
+//! What can keep a step from being done, and what the status reports of it.
 
 use etcd_operator_core::api::EtcdCluster;
 use etcd_operator_core::observed::ClusterId;

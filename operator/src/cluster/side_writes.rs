@@ -75,7 +75,7 @@ impl SideWrites {
         self.0.get(write).map(|failing| &failing.trouble)
     }
 
-    /// What users are told. Waiting for an object of a previous cluster to be deleted is no failure.
+    /// What the status reports. Waiting for an object of a previous cluster to be deleted is no failure.
     pub fn failed(&self) -> Vec<FailedWrite> {
         let is_failure = |(write, failing): &(&SideWrite, &Failing)| match write {
             SideWrite::Message(_) => failing.failures >= MESSAGES_MAY_FAIL,
@@ -85,8 +85,10 @@ impl SideWrites {
         failed.map(|(write, it)| FailedWrite { object: write.title(), error: it.error.clone() }).collect()
     }
 
+    /// Until the next one is due. One that is due already and was not attempted has no place in this cluster now.
     pub fn next_retry(&self, now: Instant) -> Option<Duration> {
-        self.0.values().map(|failing| failing.retry_at.saturating_duration_since(now)).min()
+        let pauses = self.0.values().filter_map(|failing| failing.retry_at.checked_duration_since(now));
+        pauses.filter(|pause| !pause.is_zero()).min()
     }
 }
 
@@ -118,6 +120,15 @@ mod tests {
         assert_eq!(writes.failed()[0].object, "Service kv-nodeport");
         writes.record(service(), Ok(()), now);
         assert_eq!((writes.failed(), writes.next_retry(now)), (vec![], None));
+    }
+
+    #[test]
+    fn a_write_that_is_due_and_not_attempted_does_not_keep_the_worker_awake() {
+        let (mut writes, now) = (SideWrites::default(), Instant::now());
+        writes.record(service(), taken(), now);
+        // A paused cluster, or one whose spec is invalid, writes no Services.
+        assert_eq!(writes.next_retry(now + LONGEST_RETRY), None);
+        assert!(writes.is_due(&service(), now + LONGEST_RETRY));
     }
 
     #[test]
