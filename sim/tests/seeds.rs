@@ -120,10 +120,10 @@ fn our_own_check_of_the_quorum_does_without_that_of_etcd() {
 fn planted_bugs_are_found() {
     for (bug, symptoms) in [
         (Bug::QuorumSkipped, &["voters run"][..]),
-        (Bug::VolumeReused, &["has not ended its former member"]),
-        (Bug::OldOrderHonoured, &["a second time", "a second cluster", "was lost"]),
-        (Bug::LabelSkipped, &["has not ended its former member"]),
-        (Bug::CacheTrusted, &["is disturbed", "while its member is listed"]),
+        (Bug::VolumeReused, &["previous etcd process still running"]),
+        (Bug::OldOrderHonoured, &["bootstrap order twice", "a second cluster", "was lost"]),
+        (Bug::LabelSkipped, &["previous etcd process still running"]),
+        (Bug::CacheTrusted, &["disrupts voter", "while etcd lists its member"]),
     ] {
         let planted = |script: Script| {
             // etcd itself would refuse most of what our check of the quorum refuses.
