@@ -11,6 +11,9 @@ use tokio::process::Command;
 use super::part::Part;
 use super::progress::{LINE_EVERY, Progress};
 
+/// The last one is for the compiler itself: it collects garbage less often, which saves a sixth of its time.
+pub const ENVIRONMENT: [(&str, &str); 3] = [("CGO_ENABLED", "0"), ("GOWORK", "off"), ("GOGC", "400")];
+
 /// How much of a failed build's output is shown.
 const LAST_LINES: usize = 20;
 
@@ -31,8 +34,7 @@ pub async fn compile(
         .arg(programs.join(""))
         .args(part.packages)
         .current_dir(sources)
-        .env("CGO_ENABLED", "0")
-        .env("GOWORK", "off")
+        .envs(ENVIRONMENT)
         .env("GOTMPDIR", scratch)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
