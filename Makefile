@@ -66,7 +66,7 @@ help: ## Show this list
 	@echo "Variables: TARGET=testbed|current|kind (now: $(TARGET)), NODES=1..9, DNS=fast|field|noreverse, SEEDS=N, RUNS=N, ONLY=PARTS, V=1"
 
 # The first stage of the demo. With a testbed, Go compiles beside cargo.
-begin_testbed = echo "[1/5] 0:00  compiling the operator, the demo and Kubernetes (about 9 min on 2 cores when nothing is compiled)"; \
+begin_testbed = echo "[1/5] 0:00  compiling the operator, the demo and Kubernetes (about 11 min on 2 cores when nothing is compiled)"; \
 	hack/compile-go & trap 'kill %1 2>/dev/null || true' EXIT;
 begin_other = echo "[1/4] 0:00  compiling the operator and the demo (about 6 min on 2 cores when nothing is compiled)";
 

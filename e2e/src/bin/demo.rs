@@ -60,7 +60,7 @@ async fn run(arguments: Arguments) -> Result<()> {
     let stages = if arguments.target == Target::Testbed { 5 } else { 4 };
     let mut stages = Stages::after(1, Duration::from_secs(arguments.elapsed_seconds), stages);
     if arguments.target == Target::Testbed {
-        stages.begin("building Kubernetes, CoreDNS and etcd (about 7 min on 2 cores when nothing is built)");
+        stages.begin("building Kubernetes, CoreDNS and etcd (most of it is compiled by now)");
         build_for_testbed().await?;
     }
 
