@@ -4,8 +4,10 @@
 //! arguments, and what should happen is its result. `core/clippy.toml` and `Cargo.toml` hold that line.
 //!
 //! What users wrote becomes an [`intent::Intent`] through [`validate::validate`]; nothing behind that reads the spec
-//! itself. [`desired`] has the objects of a cluster as they should be. A snapshot ([`observed`]) and a goal go in, a
-//! plan comes out ([`decide`], [`plan`]). [`status`] and [`events`] tell users about both. In the pods, [`start`] decides whether etcd may start.
+//! itself. [`desired`] has the objects of a cluster as they should be. [`observe`] turns what was read into a snapshot
+//! ([`observed`]); from that and a goal comes a plan ([`decide`], [`plan`]). [`round`] says which steps of it are sent, what
+//! their outcomes mean and how long to sleep. [`status`] and [`events`] report to users. In the pods, [`start`] decides
+//! whether etcd may start.
 
 pub mod agent;
 pub mod api;
@@ -16,10 +18,12 @@ pub mod events;
 pub mod intent;
 pub mod names;
 pub mod notices;
+pub mod observe;
 pub mod observed;
 pub mod order;
 pub mod plan;
 pub mod quorum;
+pub mod round;
 mod rules;
 pub mod start;
 pub mod status;

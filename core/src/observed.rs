@@ -201,6 +201,8 @@ pub struct Etcd {
     pub answers: BTreeMap<Ordinal, Seen<Answer>>,
     /// The list of a member that had just served a linearizable read; others' lists are hearsay.
     pub members: Seen<Members>,
+    /// Who gave that list.
+    pub via: Option<Ordinal>,
     /// Since when a member has not served a linearizable read, as far as this operator has watched: after a
     /// restart it begins anew. Who is missing here is not known to have been silent at all.
     pub silent_since: BTreeMap<MemberId, Timestamp>,
@@ -305,6 +307,35 @@ impl Observed {
 
     pub fn answer_of(&self, id: MemberId) -> Option<&Answer> {
         self.etcd.answers.values().filter_map(Seen::known).find(|answer| answer.member == id)
+    }
+
+    /// Who may be asked to change the members, because a linearizable read has just proved that it speaks for the cluster:
+    /// first the one whose list was taken, and last the one that is to leave, which may never hear that it did.
+    pub fn speakers(&self, leaving: Option<MemberId>) -> Vec<Ordinal> {
+        let answer = |ordinal: &Ordinal| self.etcd.answers.get(ordinal).and_then(Seen::known);
+        let Some((via, first)) = self.etcd.via.and_then(|via| Some((via, answer(&via)?))) else {
+            return Vec::new();
+        };
+        let speaks = |ordinal: &Ordinal| {
+            answer(ordinal).is_some_and(|it| it.linearizable && it.cluster == first.cluster)
+        };
+        let others = self.etcd.answers.keys().copied().filter(|it| *it != via && speaks(it));
+        let mut speakers: Vec<_> = std::iter::once(via).chain(others).collect();
+        speakers.sort_by_key(|it| leaving.is_some() && answer(it).map(|it| it.member) == leaving);
+        speakers
+    }
+
+    /// The pod in which this member of this cluster has just served a linearizable read.
+    pub fn serves_as(&self, member: MemberId, cluster: ClusterId) -> Option<Ordinal> {
+        let is_it = |it: &Answer| it.member == member && it.cluster == cluster && it.linearizable;
+        let mut answers = self.etcd.answers.iter();
+        answers.find(|(_, answer)| answer.known().is_some_and(is_it)).map(|(&ordinal, _)| ordinal)
+    }
+
+    /// Pods in which the agent responds and waits.
+    pub fn waiting_agents(&self) -> impl Iterator<Item = Ordinal> {
+        let waits = |answer: &Seen<Answer>| matches!(answer, Seen::Unknown(Unanswered::AgentWaiting(_)));
+        self.etcd.answers.iter().filter(move |(_, answer)| waits(answer)).map(|(&ordinal, _)| ordinal)
     }
 
     /// Whether an etcd answers there that belongs to another cluster.

@@ -129,6 +129,11 @@ impl Action {
         }
     }
 
+    /// Whether it writes the EtcdCluster, so that what was read of it is outdated.
+    pub fn changes_cluster(&self) -> bool {
+        matches!(self, Self::AddFinalizer | Self::RemoveFinalizer | Self::RecordFormed { .. })
+    }
+
     /// Whether it leads to new pods, which others can only find through the peer Service.
     pub fn needs_peer_service(&self, seen: &Observed) -> bool {
         match self {

@@ -35,8 +35,8 @@ const NO_RESTORES_YET: &str = "this version of the operator accepts the object b
 /// How old `observedAt` may become while nothing changes.
 const HEARTBEAT_SECONDS: i64 = 300;
 
-/// What was observed and decided in one round.
-pub struct Round<'a> {
+/// What a status is computed from: what was observed and decided in one round.
+pub struct Basis<'a> {
     pub goal: &'a Goal,
     /// What the spec asks for, or the rules that it breaks; then the goal is what is in effect.
     pub spec: Result<&'a Intent, &'a [Problem]>,
@@ -54,12 +54,12 @@ pub struct Round<'a> {
 ///
 /// Its writer replaces all of it. So it has to be computed from the newest status, and the write has to fail if that
 /// one was replaced.
-pub fn of_cluster(cluster: &EtcdCluster, round: &Round<'_>, now: Timestamp) -> Option<EtcdClusterStatus> {
+pub fn of_cluster(cluster: &EtcdCluster, basis: &Basis<'_>, now: Timestamp) -> Option<EtcdClusterStatus> {
     let before = cluster.status.clone().unwrap_or_default();
     let history = History { before: &before.conditions, generation: cluster.metadata.generation, now };
     let next = EtcdClusterStatus {
         observed_generation: cluster.metadata.generation,
-        ..seen(cluster, &before, round, history)
+        ..seen(cluster, &before, basis, history)
     };
     let unchanged = next == EtcdClusterStatus { conditions: ours(&before.conditions), ..before.clone() };
     let age = before.observed_at.as_ref().map(|time| now.as_second() - time.0.as_second());
@@ -96,13 +96,13 @@ pub fn with_formation(cluster: &EtcdCluster, id: ClusterId, now: Timestamp) -> E
 fn seen(
     cluster: &EtcdCluster,
     before: &EtcdClusterStatus,
-    round: &Round<'_>,
+    basis: &Basis<'_>,
     history: History<'_>,
 ) -> EtcdClusterStatus {
-    let view = View::new(round, before, history);
-    let formed = round.seen.cluster.formed.as_ref();
+    let view = View::new(basis, before, history);
+    let formed = basis.seen.cluster.formed.as_ref();
     let selector: Vec<_> =
-        round.names.selector().into_iter().map(|(key, value)| format!("{key}={value}")).collect();
+        basis.names.selector().into_iter().map(|(key, value)| format!("{key}={value}")).collect();
     EtcdClusterStatus {
         phase: Some(view.phase()),
         replicas: view.member_count().or(before.replicas),
@@ -112,8 +112,8 @@ fn seen(
         leader_id: view.members().and_then(|members| members.leader).map(|leader| leader.to_string()),
         cluster_id: before.cluster_id.clone().or_else(|| formed.map(|formed| formed.id.to_string())),
         formed_at: before.formed_at.clone().or_else(|| formed.map(|formed| Time(formed.since))),
-        domain: before.domain.clone().or_else(|| Some(round.names.domain.clone())),
-        client_endpoints: vec![round.names.endpoint()],
+        domain: before.domain.clone().or_else(|| Some(basis.names.domain.clone())),
+        client_endpoints: vec![basis.names.endpoint()],
         selector: Some(selector.join(",")),
         conditions: history.conditions(facts::of(&view, cluster)),
         ..before.clone()

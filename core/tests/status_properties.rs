@@ -8,7 +8,7 @@ use etcd_operator_core::decide::{Goal, decide};
 use etcd_operator_core::events;
 use etcd_operator_core::names::{Names, condition, event, reason};
 use etcd_operator_core::observed::{Observed, Seen};
-use etcd_operator_core::status::{Round, of_cluster};
+use etcd_operator_core::status::{Basis, of_cluster};
 use etcd_operator_core::validate::validate;
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -62,7 +62,7 @@ impl Look {
         let intent = validate(&cluster).expect("it is valid");
         let names = Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() };
         let plan = decide(&self.goal, &self.seen);
-        let round = Round {
+        let basis = Basis {
             goal: &self.goal,
             spec: Ok(&intent),
             names: &names,
@@ -72,7 +72,7 @@ impl Look {
             failed_writes: &[],
             not_rolled_out: &[],
         };
-        of_cluster(&cluster, &round, self.seen.now)
+        of_cluster(&cluster, &basis, self.seen.now)
     }
 }
 

@@ -1,31 +1,28 @@
-//! Carries out one action, with the preconditions that the API server and etcd check for the real executor.
-//!
-//! What the operator itself must do before:
-//! - An action that [is decided twice](Action::is_decided_twice) is dropped unless a plan made from uncached reads
-//!   (objects from the API server, members by a linearizable read) has it too, unchanged.
-//! - Every write then carries what that read returned: the UID, and the resource version where content matters
-//!   (order, StatefulSet, claim, EtcdCluster), so that whatever happened in between makes it fail.
-//! - The order is made under its one name, unarmed; arming is a write on the resource version that was read.
-//! - Calls to etcd go to a member that has just served a linearizable read, of the cluster that the action names.
-//! - After an answer that is missing or ambiguous nothing else of the plan is done.
+//! Carries out one action, with the preconditions that the API server and etcd check for the real executor: every write
+//! carries what was read (the UID, and the resource version where content matters: order, StatefulSet, claim,
+//! EtcdCluster), so that whatever happened in between makes it fail. Calls to etcd go to the member that the round chose.
 
 use etcd_operator_core::decide::{OnDelete, OnStop};
 use etcd_operator_core::observed::{ClusterId, MemberId, Ordinal};
 use etcd_operator_core::plan::Action;
+use etcd_operator_core::round::Outcome;
+use etcd_operator_core::status::Trouble;
 
 use crate::etcd::Tick;
 use crate::etcd::api::{self, Call};
-use crate::kube::{Cluster, Order, Set};
+use crate::kube::{Cluster, Objects, Order, Set};
 use crate::observe::uid;
 use crate::watch;
 use crate::world::World;
 
-/// What was read right before the action.
+/// What was read before the plan was made.
 #[derive(Clone, Debug)]
 pub struct Evidence {
     cluster: Option<(u64, u64)>,
     set: Option<(u64, u64)>,
     claims: Vec<(u64, u64)>,
+    /// The pod whose etcd is called.
+    pub via: Option<Ordinal>,
     /// Whether everything was to stop then.
     pub stopping: bool,
     /// Whether the user had asked for the end of all data. Who did so cannot count on taking it back while it is
@@ -34,28 +31,22 @@ pub struct Evidence {
 }
 
 impl Evidence {
-    pub fn read(world: &World) -> Self {
-        let objects = &world.kube.objects;
+    /// What a request carries is what was read. What the operator may do is what the user wanted at that time: whether a
+    /// cache knew it is no excuse.
+    pub fn of(read: &Objects, live: &Objects) -> Self {
+        let wants = |what: fn(&Cluster) -> bool| live.cluster.as_ref().is_some_and(what);
         Self {
-            cluster: objects.cluster.as_ref().map(|cluster| (cluster.uid, cluster.version)),
-            set: objects.set.map(|set| (set.uid, set.version)),
-            claims: objects.claims.values().map(|claim| (claim.uid, claim.version)).collect(),
-            stopping: objects.cluster.as_ref().is_some_and(|cluster| cluster.goal.size == 0),
-            data_may_go: objects.cluster.as_ref().is_some_and(|Cluster { goal, deleting, .. }| {
+            cluster: read.cluster.as_ref().map(|cluster| (cluster.uid, cluster.version)),
+            set: read.set.map(|set| (set.uid, set.version)),
+            claims: read.claims.values().map(|claim| (claim.uid, claim.version)).collect(),
+            via: None,
+            stopping: wants(|cluster| cluster.goal.size == 0),
+            data_may_go: wants(|Cluster { goal, deleting, .. }| {
                 *deleting && goal.on_delete == OnDelete::Delete
                     || goal.size == 0 && goal.on_stop == OnStop::Delete
             }),
         }
     }
-}
-
-/// What became of an action.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    Done,
-    /// A precondition did not hold.
-    Conflict,
-    Refused(api::Error),
 }
 
 pub fn execute(world: &mut World, action: &Action, evidence: &Evidence) -> Outcome {
@@ -83,16 +74,16 @@ pub fn execute(world: &mut World, action: &Action, evidence: &Evidence) -> Outco
             done(there.take_if(|there| uid("set", there.uid) == *set).is_some())
         }
         Action::AddLearner { ordinal, cluster } => {
-            call(world, *cluster, |call, via| call.add_learner(via, *ordinal).map(drop))
+            call(world, evidence.via, *cluster, |call, via| call.add_learner(via, *ordinal).map(drop))
         }
         Action::Promote { member, cluster, .. } => {
-            call(world, *cluster, |call, via| call.promote(via, *member))
+            call(world, evidence.via, *cluster, |call, via| call.promote(via, *member))
         }
         Action::MoveLeader { from, to, cluster } => {
-            call(world, *cluster, |call, _| call.move_leader(*from, *to))
+            call(world, evidence.via, *cluster, |call, _| call.move_leader(*from, *to))
         }
         Action::RemoveMember { member, cluster } => {
-            let outcome = call(world, *cluster, |call, via| call.remove(via, *member));
+            let outcome = call(world, evidence.via, *cluster, |call, via| call.remove(via, *member));
             if outcome == Outcome::Done {
                 watch::quorum_is_left(world);
             }
@@ -101,14 +92,14 @@ pub fn execute(world: &mut World, action: &Action, evidence: &Evidence) -> Outco
     };
     world.note(|| match &outcome {
         Outcome::Done => format!("  done: {action}"),
-        Outcome::Conflict => format!("  conflict: {action}"),
-        Outcome::Refused(error) => format!("  refused ({error:?}): {action}"),
+        Outcome::Overtaken => format!("  overtaken: {action}"),
+        Outcome::NotDone(trouble) => format!("  not done ({}): {action}", trouble.words()),
     });
     outcome
 }
 
 fn done(happened: bool) -> Outcome {
-    if happened { Outcome::Done } else { Outcome::Conflict }
+    if happened { Outcome::Done } else { Outcome::Overtaken }
 }
 
 fn change_cluster(
@@ -145,7 +136,7 @@ fn create_order(world: &mut World, size: u8) -> Outcome {
     }
     let objects = &mut world.kube.objects;
     if objects.cluster.is_none() || objects.order.is_some() {
-        return Outcome::Conflict;
+        return Outcome::Overtaken;
     }
     objects.order = Some(order);
     Outcome::Done
@@ -161,7 +152,7 @@ fn set_replicas(world: &mut World, replicas: u8, evidence: &Evidence) -> Outcome
     let there = world.kube.objects.set.map(|set| (set.uid, set.version));
     let before = world.kube.objects.set.map_or(0, |set| set.replicas);
     if world.kube.objects.cluster.is_none() || there != evidence.set {
-        return Outcome::Conflict;
+        return Outcome::Overtaken;
     }
     for ordinal in (replicas..before).map(Ordinal) {
         watch::voter_is_left_alone(world, ordinal, evidence, "the operator scales its pod down");
@@ -174,7 +165,7 @@ fn set_replicas(world: &mut World, replicas: u8, evidence: &Evidence) -> Outcome
 
 fn adopt_claim(world: &mut World, ordinal: Ordinal, claim: &str) -> Outcome {
     let Some(owner) = world.kube.objects.cluster.as_ref().map(|cluster| cluster.uid) else {
-        return Outcome::Conflict;
+        return Outcome::Overtaken;
     };
     let there = world.kube.objects.claims.get_mut(&ordinal);
     let there = there.filter(|there| uid("claim", there.uid) == claim);
@@ -191,7 +182,7 @@ fn adopt_claim(world: &mut World, ordinal: Ordinal, claim: &str) -> Outcome {
 fn label_claim(world: &mut World, ordinal: Ordinal, claim: &str, member: MemberId) -> Outcome {
     let there = world.kube.objects.claims.get_mut(&ordinal);
     let Some(there) = there.filter(|there| uid("claim", there.uid) == claim && there.member.is_none()) else {
-        return Outcome::Conflict;
+        return Outcome::Overtaken;
     };
     there.member = Some(member);
     there.version += 1;
@@ -204,7 +195,7 @@ fn delete_claim(world: &mut World, ordinal: Ordinal, claim: &str, evidence: &Evi
     let Some(there) =
         there.filter(|there| uid("claim", there.uid) == claim && seen(there.uid, there.version))
     else {
-        return Outcome::Conflict;
+        return Outcome::Overtaken;
     };
     there.terminating = true;
     there.version += 1;
@@ -214,24 +205,46 @@ fn delete_claim(world: &mut World, ordinal: Ordinal, claim: &str, evidence: &Evi
 
 fn delete_pod(world: &mut World, ordinal: Ordinal, pod: &str, evidence: &Evidence) -> Outcome {
     let there = world.kube.objects.pods.get_mut(&ordinal);
-    let Some(there) = there.filter(|there| uid("pod", there.uid) == pod) else { return Outcome::Conflict };
+    let Some(there) = there.filter(|there| uid("pod", there.uid) == pod) else { return Outcome::Overtaken };
     there.terminating = true;
     watch::voter_is_left_alone(world, ordinal, evidence, "the operator deletes its pod");
     Outcome::Done
 }
 
-/// Calls etcd through a member of the right cluster that serves.
+/// Calls etcd through this pod, if it runs a member of the right cluster that serves.
 fn call(
     world: &mut World,
+    via: Option<Ordinal>,
     cluster: ClusterId,
     request: impl FnOnce(&mut Call<'_>, Ordinal) -> Result<(), api::Error>,
 ) -> Outcome {
     let World { servers, network, truth, now, strict, .. } = world;
-    let ours = servers.iter().filter(|(_, server)| server.data.cluster == cluster);
-    let via = ours
-        .map(|(&ordinal, _)| ordinal)
-        .find(|&ordinal| api::linearizable_revision(servers, network, ordinal).is_some());
-    let Some(via) = via else { return Outcome::Refused(api::Error::Unavailable) };
+    let serves = |via: &Ordinal| {
+        servers.get(via).is_some_and(|server| server.data.cluster == cluster)
+            && api::linearizable_revision(servers, network, *via).is_some()
+    };
+    let Some(via) = via.filter(serves) else { return refused(&api::Error::Unavailable) };
     let mut call = Call { servers, network, truth, now: *now, strict: *strict };
-    request(&mut call, via).map_or_else(Outcome::Refused, |()| Outcome::Done)
+    request(&mut call, via).map_or_else(|error| refused(&error), |()| Outcome::Done)
+}
+
+/// As `etcd/error.rs` of the operator reads it.
+fn refused(error: &api::Error) -> Outcome {
+    let text = format!("{error:?}");
+    Outcome::NotDone(match error {
+        api::Error::UnhealthyCluster
+        | api::Error::NotEnoughStartedMembers
+        | api::Error::TooManyLearners
+        | api::Error::LearnerNotReady => Trouble::EtcdNotYet(text),
+        api::Error::Unavailable
+        | api::Error::NotSupportedForLearner
+        | api::Error::NoLeader
+        | api::Error::NotLeader
+        | api::Error::BadLeaderTransferee
+        | api::Error::NotFound
+        | api::Error::MemberExists
+        | api::Error::PeerUrlExists
+        | api::Error::NotLearner
+        | api::Error::Timeout => Trouble::Failed(text),
+    })
 }

@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use etcd_operator_core::decide::Goal;
+use etcd_operator_core::observe::{Reply, etcd};
 use etcd_operator_core::observed::{
-    Answer, Claim, Cluster, Etcd, Formed, Member, MemberId, Members, Observed, Order, Ordinal, Pod, Seen,
-    Set, Unanswered,
+    Answer, Claim, Cluster, Etcd, Formed, Member, Members, Observed, Order, Ordinal, Pod, Set,
 };
+use etcd_operator_core::round::Memory;
 use etcd_operator_core::version::Version;
 use jiff::Timestamp;
 
@@ -26,11 +27,11 @@ pub fn observe(
     world: &mut World,
     objects: &Objects,
     sight: Sight,
-    silent_since: &BTreeMap<MemberId, Tick>,
+    memory: &mut Memory,
 ) -> Option<(Goal, Observed)> {
     let cluster = objects.cluster.as_ref()?;
     let goal = cluster.goal.clone();
-    let observed = Observed {
+    let mut observed = Observed {
         now: time(world.now),
         cluster: Cluster {
             uid: uid("cluster", cluster.uid),
@@ -50,8 +51,9 @@ pub fn observe(
         }),
         pods: objects.pods.iter().map(|(&ordinal, pod)| (ordinal, see_pod(pod))).collect(),
         claims: objects.claims.iter().map(|(&ordinal, claim)| (ordinal, see_claim(claim))).collect(),
-        etcd: ask(world, objects, sight, silent_since),
+        etcd: ask(world, objects, sight),
     };
+    memory.note_silence(&mut observed);
     Some((goal, observed))
 }
 
@@ -75,24 +77,19 @@ fn see_claim(claim: &crate::kube::Claim) -> Claim {
 }
 
 /// Asks each pod that is known; one that was replaced in the meantime has another address.
-fn ask(world: &mut World, objects: &Objects, sight: Sight, silent: &BTreeMap<MemberId, Tick>) -> Etcd {
-    let mut answers = BTreeMap::new();
+fn ask(world: &mut World, objects: &Objects, sight: Sight) -> Etcd {
+    let mut replies = BTreeMap::new();
     for (&ordinal, pod) in &objects.pods {
         let same = world.kube.sandboxes.get(&ordinal).is_some_and(|sandbox| sandbox.uid == pod.uid);
         let lost = sight.etcd_unreachable || world.random.chance(sight.answers_lost_per_mille);
         let answer = if same && !lost { answer(world, ordinal) } else { None };
-        answers.insert(
-            ordinal,
-            answer.map_or_else(|| Seen::Unknown(Unanswered::Unreachable("no answer".into())), Seen::Known),
+        let reply = answer.map_or_else(
+            || Reply::Nobody("no response".into()),
+            |answer| Reply::Etcd { members: Some(Ok(members(world, ordinal, &answer))), answer },
         );
+        replies.insert(ordinal, reply);
     }
-    let serving = answers.iter().find(|(_, answer)| answer.known().is_some_and(|answer| answer.linearizable));
-    let members = match serving {
-        Some((ordinal, Seen::Known(answer))) => Seen::Known(members(world, *ordinal, answer)),
-        Some(_) | None => Seen::Unknown(Unanswered::NoLinearizableRead),
-    };
-    let silent_since = silent.iter().map(|(&id, &since)| (id, time(since))).collect();
-    Etcd { answers, members, silent_since }
+    etcd(&replies)
 }
 
 fn answer(world: &World, ordinal: Ordinal) -> Option<Answer> {
@@ -109,7 +106,7 @@ fn answer(world: &World, ordinal: Ordinal) -> Option<Answer> {
             Release::V3_5_30 => Version::new(3, 5, 30),
             Release::V3_6 => Version::new(3, 6, 11),
         }),
-        listed: Some(server.applied.members.len() as u8),
+        listed: None,
         // Logs that agree give hashes that agree; that they do is watched elsewhere.
         hash: linearizable.then_some(1),
         alarms: BTreeSet::new(),
@@ -130,7 +127,7 @@ fn members(world: &World, ordinal: Ordinal, answer: &Answer) -> Members {
     }
 }
 
-fn time(tick: Tick) -> Timestamp {
+pub fn time(tick: Tick) -> Timestamp {
     Timestamp::from_second((tick / 10) as i64).unwrap_or_default()
 }
 

@@ -1,18 +1,20 @@
-//! The operator as the real one will be: observe, decide, execute one action at a time; killed at any moment,
-//! with old caches, lost answers and requests that arrive late.
+//! Drives the same [`Round`] as the operator's worker, one step at a time: killed at any moment, with old caches, lost
+//! answers and requests that arrive late.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::rc::Rc;
+use std::time::Duration;
 
-use etcd_operator_core::decide::decide;
-use etcd_operator_core::observed::{MemberId, Observed, Seen};
+use etcd_operator_core::observed::Observed;
 use etcd_operator_core::plan::{Action, Plan};
+use etcd_operator_core::round::{Clock, Ended, Freshness, LearnsBy, Next, Outcome, Round, Versions};
+use etcd_operator_core::status::Trouble;
 
 use crate::bugs::Bug;
 use crate::etcd::Tick;
-use crate::execute::{Evidence, Outcome, execute};
+use crate::execute::{Evidence, execute};
 use crate::kube::Objects;
-use crate::observe::{Sight, observe};
+use crate::observe::{Sight, observe, time};
 use crate::world::World;
 
 #[derive(Clone, Debug, Default)]
@@ -21,8 +23,10 @@ pub struct Operator {
     pub sight: Sight,
     /// Which kinds of objects are seen as they were: cluster, order, set, pods, claims.
     frozen: [Option<Rc<Objects>>; 5],
-    queue: VecDeque<Action>,
-    silent_since: BTreeMap<MemberId, Tick>,
+    round: Round,
+    /// What is left of the plan, and what it was made from.
+    steps: VecDeque<Action>,
+    basis: Option<(Observed, Evidence)>,
     next_round: Tick,
     /// The last plan, to tell whether it has become quiet.
     pub last_plan: Plan,
@@ -35,6 +39,9 @@ pub struct Operator {
     bug: Option<Bug>,
     late: Vec<(Tick, Action, Evidence)>,
 }
+
+/// How long a settled cluster is left alone; the operator's status needs a new time then.
+const HEARTBEAT: Duration = Duration::from_secs(300);
 
 /// How often things go wrong, out of a thousand actions.
 #[derive(Clone, Copy, Debug, Default)]
@@ -54,9 +61,9 @@ impl Operator {
         if world.now < self.next_round {
             return;
         }
-        match self.queue.pop_front() {
-            Some(action) => self.act(world, &action),
-            None => self.round(world),
+        match self.steps.pop_front() {
+            Some(action) => self.step(world, &action),
+            None => self.observe(world),
         }
     }
 
@@ -75,8 +82,8 @@ impl Operator {
 
     pub fn crash(&mut self, world: &mut World) {
         world.note(|| format!("operator {} is killed", self.name));
-        self.queue.clear();
-        self.silent_since.clear();
+        self.steps.clear();
+        self.round = Round::default();
         self.thaw();
         self.quiet_since = None;
         self.next_round = world.now + world.random.between(5, 50);
@@ -95,33 +102,52 @@ impl Operator {
         }
     }
 
-    fn plan(&self, world: &mut World, objects: &Objects) -> Option<(Plan, Observed)> {
-        let (goal, mut seen) = observe(world, objects, self.sight, &self.silent_since)?;
+    fn observe(&mut self, world: &mut World) {
+        let freshness = self.round.begin();
+        let trusts_cache = self.bug == Some(Bug::CacheTrusted);
+        let objects = match freshness {
+            Freshness::Live if !trusts_cache => world.kube.objects.clone(),
+            Freshness::Cached | Freshness::Live => self.cached(world),
+        };
+        let Some((goal, mut seen)) = observe(world, &objects, self.sight, &mut self.round.memory) else {
+            self.settle(world, Plan::default());
+            return self.rest(world, &Ended::Superseded);
+        };
+        let trusted = if trusts_cache { Freshness::Live } else { freshness };
         if let Some(bug) = self.bug {
             bug.blind(&mut seen);
         }
-        let plan = decide(&goal, &seen);
-        let plan = match self.bug {
-            Some(bug) => bug.twist(plan),
-            None => plan,
-        };
-        Some((plan, seen))
+        let versions = versions(&objects);
+        match self.round.consider(&goal, &seen, &versions, trusted) {
+            Next::Unchanged => self.rest(world, &Ended::Idle(Plan::default(), LearnsBy::Asking)),
+            Next::Confirm => {}
+            Next::Proceed(plan) => {
+                let plan = self.bug.map_or(plan.clone(), |bug| bug.twist(plan));
+                if plan != self.last_plan && !plan.is_settled() {
+                    let text = plan.to_string();
+                    world.note(|| format!("operator {}: {}", self.name, text.trim_end().replace('\n', "; ")));
+                }
+                if plan.actions.is_empty() {
+                    let heartbeat = Some(seen.now + HEARTBEAT);
+                    let settled = (&seen, &versions, heartbeat);
+                    let ended = self.round.idle(plan.clone(), LearnsBy::Asking, &[], settled);
+                    self.rest(world, &ended);
+                }
+                self.steps = plan.actions.iter().cloned().collect();
+                self.basis = Some((seen, Evidence::of(&objects, &world.kube.objects)));
+                self.settle(world, plan);
+            }
+        }
     }
 
-    fn round(&mut self, world: &mut World) {
-        self.next_round = world.now + world.random.between(2, 8);
-        let objects = self.cached(world);
-        let Some((plan, seen)) = self.plan(world, &objects) else {
-            self.settle(world, Plan::default());
-            return;
-        };
-        self.watch_silence(world.now, &seen);
-        if plan != self.last_plan && !plan.is_settled() {
-            let text = plan.to_string();
-            world.note(|| format!("operator {}: {}", self.name, text.trim_end().replace('\n', "; ")));
-        }
-        self.queue = plan.actions.iter().cloned().collect();
-        self.settle(world, plan);
+    /// Something may wake it at any moment of the pause.
+    fn rest(&mut self, world: &mut World, ended: &Ended) {
+        let dice = world.random.between(0, 400) as u32;
+        let pause = self.round.rest(ended, Clock { now: time(world.now), dice });
+        let ticks = |time: Duration| (time.as_millis() / 100) as Tick;
+        let woken = world.random.between(2, 8);
+        self.next_round =
+            world.now + pause.map_or(1, |pause| ticks(pause.at_least) + ticks(pause.at_most).min(woken));
     }
 
     fn settle(&mut self, world: &World, plan: Plan) {
@@ -130,43 +156,23 @@ impl Operator {
         self.last_plan = plan;
     }
 
-    fn watch_silence(&mut self, now: Tick, seen: &Observed) {
-        let Seen::Known(members) = &seen.etcd.members else { return };
-        let serving = seen.serving();
-        self.silent_since.retain(|id, _| members.list.contains_key(id));
-        for (&id, member) in &members.list {
-            let speaks = if member.learner { seen.answer_of(id).is_some() } else { serving.contains(&id) };
-            if speaks {
-                self.silent_since.remove(&id);
-            } else {
-                self.silent_since.entry(id).or_insert(now);
-            }
-        }
-    }
-
-    fn act(&mut self, world: &mut World, action: &Action) {
-        let trusts_cache = self.bug == Some(Bug::CacheTrusted);
-        if action.is_decided_twice() && !trusts_cache {
-            let live = world.kube.objects.clone();
-            let confirmed = self.plan(world, &live).is_some_and(|(plan, _)| plan.actions.contains(action));
-            if !confirmed {
-                world.note(|| format!("  dropped, outdated: {action}"));
-                self.queue.clear();
-                return;
-            }
-        }
-        let evidence = Evidence::read(world);
-        if world.random.chance(self.troubles.late_request) {
+    fn step(&mut self, world: &mut World, action: &Action) {
+        let Some((seen, mut evidence)) = self.basis.clone() else { return };
+        evidence.via = self.round.via(action, &seen);
+        let outcome = if world.random.chance(self.troubles.late_request) {
             let when = world.now + world.random.between(1, 50);
             world.note(|| format!("  delayed: {action}"));
             self.late.push((when, action.clone(), evidence));
-            self.queue.clear();
-            return;
-        }
-        let outcome = execute(world, action, &evidence);
-        self.effects += 1;
-        if outcome != Outcome::Done || world.random.chance(self.troubles.lost_answer) {
-            self.queue.clear();
+            unanswered()
+        } else {
+            let outcome = execute(world, action, &evidence);
+            self.effects += 1;
+            if world.random.chance(self.troubles.lost_answer) { unanswered() } else { outcome }
+        };
+        let ended = if matches!(outcome, Outcome::NotDone(_)) { Ended::Stuck } else { Ended::Moved };
+        if !self.round.stepped(action, outcome) {
+            self.steps.clear();
+            self.rest(world, &ended);
         }
         if self.crash_after == Some(self.effects) || world.random.chance(self.troubles.crash) {
             self.crash(world);
@@ -179,4 +185,13 @@ impl Operator {
             execute(world, &action, &evidence);
         }
     }
+}
+
+fn unanswered() -> Outcome {
+    Outcome::NotDone(Trouble::Failed("no response".into()))
+}
+
+/// Of what a snapshot does not hold: the goal.
+fn versions(objects: &Objects) -> Versions {
+    vec![objects.cluster.as_ref().map(|cluster| format!("{} {}", cluster.uid, cluster.version))]
 }

@@ -29,6 +29,7 @@ fn seen() -> Observed {
         etcd: Etcd {
             answers: BTreeMap::new(),
             members: Seen::Known(Members { cluster: CLUSTER, leader: None, list }),
+            via: None,
             silent_since: BTreeMap::new(),
         },
     }

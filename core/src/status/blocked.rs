@@ -11,7 +11,7 @@ use crate::validate::Problem;
 impl View<'_> {
     /// Why nothing more happens until somebody changes something, if so.
     pub fn stall(&self) -> Option<(&'static str, String)> {
-        match self.round.spec {
+        match self.basis.spec {
             _ if self.seen().cluster.deleting => None,
             Err(problems) => Some((reason::INVALID_SPEC, problems_of(problems))),
             Ok(_) => self.blocked(),
@@ -20,7 +20,7 @@ impl View<'_> {
 
     /// The same, as far as it does not depend on whether the spec is valid.
     pub fn blocked(&self) -> Option<(&'static str, String)> {
-        let refusals = &self.round.plan.refusals;
+        let refusals = &self.basis.plan.refusals;
         if let Some(first) = refusals.first() {
             let texts: Vec<_> = refusals.iter().map(|refusal| self.terms().refused(refusal)).collect();
             return Some((first.reason(), texts.join("; ")));
@@ -74,7 +74,7 @@ impl View<'_> {
             }
         };
         let known: Vec<_> = self.last_known_voters().filter_map(|(_, ordinal)| ordinal).collect();
-        let wanted = Ordinal::below(self.round.goal.size);
+        let wanted = Ordinal::below(self.basis.goal.size);
         let voters = if known.is_empty() { wanted.collect() } else { known };
         let down = voters.into_iter().filter_map(|ordinal| self.why_down(ordinal));
         std::iter::once(what).chain(self.alarms()).chain(down).collect::<Vec<_>>().join("; ")
@@ -83,7 +83,7 @@ impl View<'_> {
     /// Why the etcd of this pod certainly does not run, if so.
     pub fn why_down(&self, ordinal: Ordinal) -> Option<String> {
         let cause = PodCause::of(self.seen(), ordinal)?;
-        Some(format!("{}: {}", self.round.names.pod(ordinal), cause.text()))
+        Some(format!("{}: {}", self.basis.names.pod(ordinal), cause.text()))
     }
 
     /// Wanted pods that cannot start as they are, or that the StatefulSet does not create.
@@ -92,7 +92,7 @@ impl View<'_> {
             Some(pod) => matches!(pod.etcd, Process::CannotStart(_) | Process::Failing(_)),
             None => ordinal.0 < self.seen().replicas(),
         };
-        Ordinal::below(self.round.goal.size).filter(hopeless).collect()
+        Ordinal::below(self.basis.goal.size).filter(hopeless).collect()
     }
 
     /// So many pods are hopeless, and have had their time, that no cluster can bootstrap.
@@ -108,7 +108,7 @@ impl View<'_> {
             hopeless.iter().any(|&ordinal| PodCause::of(self.seen(), ordinal) == Some(PodCause::Missing));
         let mut why: Vec<_> = hopeless.into_iter().filter_map(|ordinal| self.why_down(ordinal)).collect();
         why.extend(
-            unexplained.then(|| format!("see kubectl describe statefulset {}", self.round.names.cluster)),
+            unexplained.then(|| format!("see kubectl describe statefulset {}", self.basis.names.cluster)),
         );
         Some((reason::POD_START_FAILED, why.join("; ")))
     }

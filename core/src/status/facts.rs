@@ -1,6 +1,6 @@
 //! What the conditions of a cluster report.
 
-use super::Round;
+use super::Basis;
 use super::blocked::problems_of;
 use super::conditions::{Fact, Value};
 use super::trouble::{FailedWrite, Trouble};
@@ -25,7 +25,7 @@ pub(super) fn of(view: &View<'_>, cluster: &EtcdCluster) -> Vec<Fact> {
         vec![ready(view), available(view), reconciling(view), not_going_on(view), quorum_lost(view)];
     facts.extend(paused(view));
     facts.extend(write_failed(view));
-    if let Ok(intent) = view.round.spec {
+    if let Ok(intent) = view.basis.spec {
         facts.extend(noticed(notices(cluster, intent)));
         facts.extend(drains_blocked(view, intent));
     }
@@ -48,7 +48,7 @@ fn ready(view: &View<'_>) -> Fact {
     if view.seen().cluster.deleting {
         return ready(Value::False, reason::DELETING, BEING_DELETED.into());
     }
-    if let Err(problems) = view.round.spec {
+    if let Err(problems) = view.basis.spec {
         return ready(Value::False, reason::INVALID_SPEC, problems_of(problems));
     }
     match view.quorum {
@@ -85,7 +85,7 @@ fn ready(view: &View<'_>) -> Fact {
 
 /// What keeps a cluster whose members all serve from being what its spec asks for.
 fn not_in_effect(view: &View<'_>) -> Option<(&'static str, String)> {
-    let Round { failed_writes, not_rolled_out, .. } = *view.round;
+    let Basis { failed_writes, not_rolled_out, .. } = *view.basis;
     if let Some(alarms) = view.alarms() {
         return Some((reason::ALARM_ACTIVE, alarms));
     }
@@ -142,7 +142,7 @@ fn available(view: &View<'_>) -> Fact {
 
 /// Programs that watch progress read this one first, so it yields to what blocks the operator.
 fn reconciling(view: &View<'_>) -> Fact {
-    let plan = view.round.plan;
+    let plan = view.basis.plan;
     let terms = view.terms();
     let actions = plan.actions.iter().map(|action| terms.action(action));
     let waiting = plan.waiting.iter().map(|awaited| format!("waiting for {}", terms.awaited(awaited)));
@@ -150,15 +150,15 @@ fn reconciling(view: &View<'_>) -> Fact {
     let forming = plan.waiting.iter().any(|it| matches!(it, WaitingOn::Formation { .. }));
     let hopeless = if forming { view.hopeless() } else { Vec::new() };
     let down = hopeless.into_iter().filter_map(|ordinal| view.why_down(ordinal));
-    let held_up = view.round.trouble.filter(|it| it.is_wait()).map(Trouble::words);
+    let held_up = view.basis.trouble.filter(|it| it.is_wait()).map(Trouble::words);
     let steps = actions.chain(held_up).chain(waiting).chain(down).collect::<Vec<_>>().join("; ");
     let (value, reason, message) = if view.seen().cluster.deleting {
         (Value::True, reason::DELETING, steps)
     } else if let Some((reason, _)) = view.stall() {
         (Value::False, reason, "blocked, see condition Stalled".into())
-    } else if view.round.goal.paused {
+    } else if view.basis.goal.paused {
         (Value::False, reason::PAUSED, PAUSED.into())
-    } else if let Some(trouble) = view.round.trouble {
+    } else if let Some(trouble) = view.basis.trouble {
         (Value::True, trouble.reason(), if trouble.is_wait() { steps } else { trouble.words() })
     } else if !view.is_under_way() {
         at_rest(view)
@@ -174,7 +174,7 @@ fn reconciling(view: &View<'_>) -> Fact {
 
 /// When the plan has nothing to do, something else can still be missing.
 fn at_rest(view: &View<'_>) -> (Value, &'static str, String) {
-    let Round { failed_writes, not_rolled_out, .. } = *view.round;
+    let Basis { failed_writes, not_rolled_out, .. } = *view.basis;
     let down = down(view, |id| match view.not_ready_since(id) {
         Some(since) => format!("{} since {since:.0}", view.terms().member(id)),
         None => view.terms().member(id),
@@ -216,12 +216,12 @@ fn quorum_lost(view: &View<'_>) -> Fact {
 }
 
 fn paused(view: &View<'_>) -> Option<Fact> {
-    let asked_for = view.round.spec.is_ok_and(|intent| intent.paused);
+    let asked_for = view.basis.spec.is_ok_and(|intent| intent.paused);
     asked_for.then(|| fact(condition::PAUSED, Value::True, reason::PAUSED, PAUSED))
 }
 
 fn write_failed(view: &View<'_>) -> Option<Fact> {
-    let writes = view.round.failed_writes;
+    let writes = view.basis.failed_writes;
     (!writes.is_empty())
         .then(|| fact(condition::WRITE_FAILED, Value::True, reason::WRITE_FAILED, failures(writes)))
 }

@@ -15,7 +15,7 @@ pub(super) fn members(view: &View<'_>) -> Vec<MemberStatus> {
         None => last_known(view),
     };
     let named: Vec<_> = found.iter().filter_map(|(ordinal, _)| *ordinal).collect();
-    let wanted = view.round.goal.size;
+    let wanted = view.basis.goal.size;
     let others = view
         .seen()
         .pods
@@ -23,7 +23,7 @@ pub(super) fn members(view: &View<'_>) -> Vec<MemberStatus> {
         .filter(|(ordinal, pod)| !named.contains(ordinal) && !pod.terminating && ordinal.0 < wanted);
     found.extend(others.map(|(&ordinal, pod)| {
         let Progress { reason, waiting_for } = Progress::of_pod(view, ordinal);
-        let name = Some(view.round.names.pod(ordinal));
+        let name = Some(view.basis.names.pod(ordinal));
         let status = MemberStatus {
             name,
             health: health_of(&pod.etcd),
@@ -42,7 +42,7 @@ type Placed = (Option<Ordinal>, MemberStatus);
 fn listed(view: &View<'_>, members: &Members) -> Vec<Placed> {
     let ready = view.ready();
     let status = |(id, member): (MemberId, &Member)| {
-        let names = view.round.names;
+        let names = view.basis.names;
         let ordinal = member.ordinal;
         let Progress { reason, waiting_for } = match ordinal {
             _ if view.seen().cluster.deleting => Progress::default(),
@@ -75,7 +75,7 @@ fn listed(view: &View<'_>, members: &Members) -> Vec<Placed> {
 fn last_known(view: &View<'_>) -> Vec<Placed> {
     let kept = view.before.members.iter().filter_map(|member| Some((member, member.id.as_deref()?)));
     kept.map(|(member, id)| {
-        let ordinal = member.name.as_deref().and_then(|name| view.round.names.ordinal_of_pod(name));
+        let ordinal = member.name.as_deref().and_then(|name| view.basis.names.ordinal_of_pod(name));
         let mut answers = view.seen().etcd.answers.values().filter_map(Seen::known);
         let own = answers.find(|it| !it.linearizable && it.member.to_string() == id);
         let Progress { reason, waiting_for } = match ordinal {
@@ -206,7 +206,7 @@ impl Progress {
     }
 
     fn of_plan(view: &View<'_>, ordinal: Ordinal) -> Option<Self> {
-        view.round.plan.waiting.iter().find_map(|awaited| match awaited {
+        view.basis.plan.waiting.iter().find_map(|awaited| match awaited {
             WaitingOn::Pod { ordinal: at, cause } => (*at == ordinal).then(|| Self::of_cause(view, cause)),
             WaitingOn::CatchUp { ordinal: at, behind } => {
                 let behind = behind.map_or("applied index unknown".into(), |it| view.terms().behind(it));

@@ -34,12 +34,13 @@ fn look(cluster: &EtcdCluster, now: Timestamp) -> Option<EtcdClusterStatus> {
         etcd: Etcd {
             answers: Default::default(),
             members: Seen::Unknown(Unanswered::NoMember),
+            via: None,
             silent_since: Default::default(),
         },
     };
     let goal = intent.as_ref().map_or_else(|_| Goal::in_effect(&cluster.spec, 0), Goal::from);
     let plan = decide(&goal, &seen);
-    let round = Round {
+    let basis = Basis {
         goal: &goal,
         spec: intent.as_ref().map_err(Vec::as_slice),
         names: &names,
@@ -49,7 +50,7 @@ fn look(cluster: &EtcdCluster, now: Timestamp) -> Option<EtcdClusterStatus> {
         failed_writes: &[],
         not_rolled_out: &[],
     };
-    of_cluster(cluster, &round, now)
+    of_cluster(cluster, &basis, now)
 }
 
 fn settled() -> EtcdCluster {

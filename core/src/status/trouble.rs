@@ -26,6 +26,22 @@ impl Trouble {
         }
     }
 
+    /// Without what was attempted.
+    pub fn cause(&self) -> String {
+        match self {
+            Self::Failed(why) => why.clone(),
+            Self::EtcdNotYet(_) | Self::LeftBehind(_) | Self::NamespaceEnding => self.words(),
+        }
+    }
+
+    /// The trouble of a step that waits for this object to be written.
+    pub fn of(&self, object: &str) -> Self {
+        match self {
+            Self::Failed(why) => Self::Failed(format!("cannot write {object}: {why}")),
+            Self::EtcdNotYet(_) | Self::LeftBehind(_) | Self::NamespaceEnding => self.clone(),
+        }
+    }
+
     pub(super) fn reason(&self) -> &'static str {
         match self {
             Self::Failed(_) => reason::STEP_FAILED,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 
-use super::Round;
+use super::Basis;
 use super::conditions::{History, Value, find};
 use crate::api::{EtcdClusterStatus, MemberStatus, Phase, Role};
 use crate::names::{condition, reason};
@@ -19,7 +19,7 @@ const PATIENCE_SECONDS: i64 = 10;
 pub(super) const START_SECONDS: i64 = 120;
 
 pub(super) struct View<'a> {
-    pub round: &'a Round<'a>,
+    pub basis: &'a Basis<'a>,
     pub before: &'a EtcdClusterStatus,
     pub quorum: Quorum,
     history: History<'a>,
@@ -45,23 +45,23 @@ pub(super) enum Quorum {
 }
 
 impl<'a> View<'a> {
-    pub fn new(round: &'a Round<'a>, before: &'a EtcdClusterStatus, history: History<'a>) -> Self {
+    pub fn new(basis: &'a Basis<'a>, before: &'a EtcdClusterStatus, history: History<'a>) -> Self {
         let quorum = Quorum::NotYet;
-        let mut view = Self { round, before, quorum, history };
+        let mut view = Self { basis, before, quorum, history };
         view.quorum = view.look_for_quorum();
         view
     }
 
     pub fn seen(&self) -> &'a Observed {
-        self.round.seen
+        self.basis.seen
     }
 
     pub fn terms(&self) -> Terms<'a> {
-        Terms::Names { names: self.round.names, seen: self.round.seen }
+        Terms::Names { names: self.basis.names, seen: self.basis.seen }
     }
 
     pub fn size(&self) -> usize {
-        usize::from(self.round.goal.size)
+        usize::from(self.basis.goal.size)
     }
 
     /// What etcd lists, unless it is another cluster's list.
@@ -96,7 +96,7 @@ impl<'a> View<'a> {
 
     /// Exactly the wanted members are there as voters, as far as is known, whether they serve or not.
     pub fn is_as_wanted(&self) -> bool {
-        let size = self.round.goal.size;
+        let size = self.basis.goal.size;
         let members_are = match self.members() {
             Some(members) => {
                 let wanted =
@@ -114,7 +114,7 @@ impl<'a> View<'a> {
 
     /// Whether something is changed or awaited, beyond bookkeeping.
     pub fn is_under_way(&self) -> bool {
-        let plan = self.round.plan;
+        let plan = self.basis.plan;
         let keeps_books = |action: &Action| {
             let bookkeeping = matches!(
                 action,
@@ -137,17 +137,17 @@ impl<'a> View<'a> {
                     | Action::SetReplicas { .. }
             )
         };
-        self.quorum == Quorum::NotYet && self.round.plan.actions.iter().all(prepares)
+        self.quorum == Quorum::NotYet && self.basis.plan.actions.iter().all(prepares)
     }
 
     pub fn phase(&self) -> Phase {
         let awaits_only_quorum =
-            self.round.plan.actions.is_empty()
-                && self.round.plan.waiting.iter().all(|it| {
+            self.basis.plan.actions.is_empty()
+                && self.basis.plan.waiting.iter().all(|it| {
                     matches!(it, WaitingOn::Quorum { .. } | WaitingOn::Leader | WaitingOn::Unpause)
                 });
         let creating = self.quorum == Quorum::NotYet || self.seen().order.is_some();
-        let cannot_begin = self.round.spec.is_err() && self.quorum == Quorum::NotYet;
+        let cannot_begin = self.basis.spec.is_err() && self.quorum == Quorum::NotYet;
         if self.seen().cluster.deleting {
             Phase::Deleting
         } else if self.is_stopped() {
@@ -179,7 +179,7 @@ impl<'a> View<'a> {
     pub fn last_known_voters(&self) -> impl Iterator<Item = (&'a MemberStatus, Option<Ordinal>)> {
         let listed =
             self.before.members.iter().filter(|it| it.id.is_some() && it.role != Some(Role::Learner));
-        let names = self.round.names;
+        let names = self.basis.names;
         listed.map(|it| (it, it.name.as_deref().and_then(|name| names.ordinal_of_pod(name))))
     }
 
@@ -187,7 +187,7 @@ impl<'a> View<'a> {
         let seen = self.seen();
         let formed = seen.formed().is_some() || seen.claims_tell_of_members();
         // While the spec is invalid, a cluster without pods may as well be one that never bootstrapped.
-        if self.size() == 0 && seen.replicas() == 0 && (formed || self.round.spec.is_ok()) {
+        if self.size() == 0 && seen.replicas() == 0 && (formed || self.basis.spec.is_ok()) {
             return Quorum::Stopped;
         }
         if !formed {
@@ -199,7 +199,7 @@ impl<'a> View<'a> {
         let voters: Vec<_> = self.last_known_voters().map(|(_, ordinal)| ordinal).collect();
         let able = voters.iter().flatten().filter(|ordinal| PodCause::of(seen, **ordinal).is_none()).count();
         // Lost data does not return with patience.
-        let long = self.round.plan.refusals.contains(&Refusal::DataLost)
+        let long = self.basis.plan.refusals.contains(&Refusal::DataLost)
             || self.was_without_quorum()
             || self.was(condition::AVAILABLE, Value::Unknown, patience(&voters));
         let mut answers = seen.etcd.answers.values().filter_map(Seen::known);

@@ -152,7 +152,7 @@ fn empty() -> Observed {
         set: None,
         pods: BTreeMap::new(),
         claims: BTreeMap::new(),
-        etcd: Etcd { answers: BTreeMap::new(), members, silent_since: BTreeMap::new() },
+        etcd: Etcd { answers: BTreeMap::new(), members, via: None, silent_since: BTreeMap::new() },
     }
 }
 

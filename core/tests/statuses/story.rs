@@ -7,7 +7,7 @@ use etcd_operator_core::decide::{Goal, decide};
 use etcd_operator_core::desired;
 use etcd_operator_core::events;
 use etcd_operator_core::names::Names;
-use etcd_operator_core::status::{FailedWrite, Round, Trouble, of_cluster};
+use etcd_operator_core::status::{Basis, FailedWrite, Trouble, of_cluster};
 use etcd_operator_core::validate::validate;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde_json::{Value, json};
@@ -103,7 +103,7 @@ impl Story {
             (Ok(_) | Err(_), _) => Vec::new(),
         };
         let plan = decide(&goal, &seen);
-        let round = Round {
+        let basis = Basis {
             goal: &goal,
             spec: intent.as_ref().map_err(|problems| problems.as_slice()),
             names: &names,
@@ -113,9 +113,9 @@ impl Story {
             failed_writes: &self.failed_writes,
             not_rolled_out: &not_rolled_out,
         };
-        let Some(next) = of_cluster(&cluster, &round, seen.now) else { return Ok("nothing new\n".into()) };
+        let Some(next) = of_cluster(&cluster, &basis, seen.now) else { return Ok("nothing new\n".into()) };
         let written = EtcdCluster { status: Some(next.clone()), ..cluster };
-        assert_eq!(of_cluster(&written, &round, seen.now), None, "what was written says it all");
+        assert_eq!(of_cluster(&written, &basis, seen.now), None, "what was written says it all");
         let text = shown(self.status.as_ref(), &next);
         self.status = Some(next);
         Ok(text)

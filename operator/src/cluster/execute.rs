@@ -1,13 +1,15 @@
 //! Carries out one action of a plan. Every write carries what was read right before it, so that whatever happened in
-//! between makes it fail; the head of `sim/src/execute.rs` has the rules.
+//! between makes it fail.
 
 use etcd_operator_core::api::EtcdClusterStatus;
 use etcd_operator_core::decide::grace_seconds;
 use etcd_operator_core::desired::Desired;
 use etcd_operator_core::names::{CLUSTER_UID_LABEL, FIELD_MANAGER, FINALIZER, MEMBER_ID_LABEL, Names};
-use etcd_operator_core::observed::{ClusterId, MemberId, Ordinal, Seen};
+use etcd_operator_core::observe::{Objects, image};
+use etcd_operator_core::observed::{ClusterId, Ordinal};
 use etcd_operator_core::order::BootstrapOrder;
 use etcd_operator_core::plan::Action;
+use etcd_operator_core::round::Round;
 use etcd_operator_core::status::with_formation;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -18,8 +20,7 @@ use serde_json::{Value, json};
 
 use super::failure::{Failure, is_code};
 use super::look::Look;
-use super::objects::{Objects, belongs_to};
-use super::pods;
+use super::objects::belongs_to;
 use crate::etcd::{self, Member};
 use crate::kind::Kind;
 use crate::telemetry::chain;
@@ -32,8 +33,8 @@ pub struct Hands<'a> {
     pub desired: Option<&'a Desired<'a>>,
     /// What was read right before.
     pub look: &'a Look,
-    /// How often in a row etcd has refused the next step.
-    pub refusals: usize,
+    /// Chooses the member to call.
+    pub round: &'a Round,
 }
 
 /// The first attempt. A cluster that never formed is given up with everything that it left, so there is no second.
@@ -69,16 +70,16 @@ impl Hands<'_> {
             Action::DeleteSet { uid } => self.delete_set(uid, action).await,
             Action::AddLearner { ordinal, cluster } => {
                 let url = self.names.peer_url(*ordinal);
-                self.judge(None, *cluster)?.add_learner(url).await.map(drop).map_err(etcd(action))
+                self.member(action, *cluster)?.add_learner(url).await.map(drop).map_err(etcd(action))
             }
             Action::Promote { member, cluster, .. } => {
-                self.speaker(*cluster)?.promote(*member).await.map_err(etcd(action))
+                self.member(action, *cluster)?.promote(*member).await.map_err(etcd(action))
             }
-            Action::MoveLeader { from, to, cluster } => {
-                self.member(*from, *cluster)?.move_leader(*to).await.map_err(etcd(action))
+            Action::MoveLeader { to, cluster, .. } => {
+                self.member(action, *cluster)?.move_leader(*to).await.map_err(etcd(action))
             }
             Action::RemoveMember { member, cluster } => {
-                self.judge(Some(*member), *cluster)?.remove(*member).await.map_err(etcd(action))
+                self.member(action, *cluster)?.remove(*member).await.map_err(etcd(action))
             }
         }
     }
@@ -148,7 +149,7 @@ impl Hands<'_> {
         self.delete::<StatefulSet>(&self.names.cluster, preconditions, action).await?;
         let Objects { cluster, pods, .. } = &self.look.objects;
         let ended = pods.values().filter_map(|pod| {
-            let seconds = grace_seconds(cluster.spec.storage.on_delete, pods::image(pod)?)?;
+            let seconds = grace_seconds(cluster.spec.storage.on_delete, image(pod)?)?;
             let preconditions = Preconditions { uid: pod.uid(), resource_version: None };
             let quickly = DeleteParams::default().grace_period(seconds).preconditions(preconditions);
             let all = self.api::<Pod>();
@@ -236,46 +237,11 @@ impl Hands<'_> {
         deleted.map(drop).map_err(|error| Failure::answered(action.to_string(), error))
     }
 
-    /// Who has just shown the members after a linearizable read.
-    fn speaker(&self, cluster: ClusterId) -> Result<&Member, Failure> {
-        self.nth_speaker(0, None, cluster)
-    }
-
-    /// Whom to ask to take a member or to let one go. Each judges by its own connections whether it may, and one of them
-    /// may have missed that a member came back: so who was refused asks the next. A promotion is judged by the leader,
-    /// whoever is asked.
-    fn judge(&self, leaving: Option<MemberId>, cluster: ClusterId) -> Result<&Member, Failure> {
-        self.nth_speaker(self.refusals, leaving, cluster)
-    }
-
-    fn nth_speaker(
-        &self,
-        turn: usize,
-        leaving: Option<MemberId>,
-        cluster: ClusterId,
-    ) -> Result<&Member, Failure> {
-        let of_cluster =
-            matches!(&self.look.observed.etcd.members, Seen::Known(members) if members.cluster == cluster);
-        let speakers = if of_cluster { self.look.asked.speakers(leaving) } else { Vec::new() };
-        let speaker = speakers.iter().cycle().nth(turn);
-        speaker
-            .and_then(|it| self.look.asked.reached.get(it))
-            .map(|it| &**it)
-            .ok_or(Failure::NobodySpeaks { cluster })
-    }
-
-    fn member(&self, id: MemberId, cluster: ClusterId) -> Result<&Member, Failure> {
-        let mut answers = self.look.observed.etcd.answers.iter();
-        let is_it = |answer: &Seen<_>| {
-            answer.known().is_some_and(|it: &etcd_operator_core::observed::Answer| {
-                it.member == id && it.cluster == cluster && it.linearizable
-            })
-        };
-        let ordinal = answers.find(|(_, answer)| is_it(answer)).map(|(ordinal, _)| ordinal);
-        ordinal
-            .and_then(|it| self.look.asked.reached.get(it))
-            .map(|it| &**it)
-            .ok_or(Failure::NobodySpeaks { cluster })
+    /// The member to call: only one that has just served a linearizable read.
+    fn member(&self, action: &Action, cluster: ClusterId) -> Result<&Member, Failure> {
+        let via = self.round.via(action, &self.look.observed);
+        let member = via.and_then(|via| self.look.asked.reached.get(&via));
+        member.map(|member| &**member).ok_or(Failure::NobodySpeaks { cluster })
     }
 }
 

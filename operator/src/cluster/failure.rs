@@ -2,6 +2,7 @@
 
 use etcd_operator_core::api::EtcdCluster;
 use etcd_operator_core::observed::ClusterId;
+use etcd_operator_core::round::Outcome;
 use etcd_operator_core::status::Trouble;
 use kube::Resource;
 
@@ -30,9 +31,6 @@ pub enum Failure {
     /// Members change only through one that has just served a linearizable read.
     #[error("no member of cluster {cluster} serves linearizable reads")]
     NobodySpeaks { cluster: ClusterId },
-    /// Other members find new pods only through the peer Service.
-    #[error("the peer Service cannot be written")]
-    NoPeerService { trouble: Trouble },
 }
 
 impl Failure {
@@ -44,6 +42,27 @@ impl Failure {
         }
     }
 
+    pub fn outcome(&self) -> Outcome {
+        match self {
+            Self::Overtaken => Outcome::Overtaken,
+            Self::NotOurs { .. }
+            | Self::LeftBehind { .. }
+            | Self::Kubernetes { .. }
+            | Self::Etcd { .. }
+            | Self::Agent { .. }
+            | Self::InvalidSpec
+            | Self::NobodySpeaks { .. } => Outcome::NotDone(self.trouble()),
+        }
+    }
+
+    /// Of a write whose object the report names already.
+    pub fn outcome_alone(&self) -> Outcome {
+        match self.outcome() {
+            Outcome::NotDone(Trouble::Failed(_)) => Outcome::NotDone(Trouble::Failed(self.cause())),
+            outcome @ (Outcome::Done | Outcome::Overtaken | Outcome::NotDone(_)) => outcome,
+        }
+    }
+
     /// What users are told of it.
     pub fn trouble(&self) -> Trouble {
         let not_yet = match self {
@@ -52,7 +71,6 @@ impl Failure {
             Self::Kubernetes { source, .. } => {
                 is_namespace_ending(source).then_some(Trouble::NamespaceEnding)
             }
-            Self::NoPeerService { trouble } => Some(trouble.clone()),
             Self::Overtaken
             | Self::NotOurs { .. }
             | Self::Agent { .. }
@@ -63,7 +81,7 @@ impl Failure {
     }
 
     /// Why it failed, without what was tried.
-    pub fn cause(&self) -> String {
+    fn cause(&self) -> String {
         match self {
             Self::Kubernetes { source, .. } => chain(source).to_string(),
             Self::Etcd { source, .. } => chain(source).to_string(),
@@ -72,8 +90,7 @@ impl Failure {
             | Self::NotOurs { .. }
             | Self::LeftBehind { .. }
             | Self::InvalidSpec
-            | Self::NobodySpeaks { .. }
-            | Self::NoPeerService { .. } => self.to_string(),
+            | Self::NobodySpeaks { .. } => self.to_string(),
         }
     }
 

@@ -6,11 +6,14 @@ use std::sync::Arc;
 
 use etcd_operator_core::api::EtcdCluster;
 use etcd_operator_core::names::{CLUSTER_LABEL, Names};
+use etcd_operator_core::observe::{Listed, Objects};
 use etcd_operator_core::observed::Ordinal;
+use etcd_operator_core::round::Versions;
 use futures::future::try_join_all;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Api, Client, Resource, ResourceExt};
 
@@ -22,82 +25,65 @@ const SERVICE_LABEL: &str = "kubernetes.io/service-name";
 /// No size is larger, so no pod has an ordinal from here on.
 const ORDINALS: u8 = 9;
 
-/// Those of one cluster.
-pub type Pods = BTreeMap<Ordinal, Arc<Pod>>;
-
-pub struct Objects {
-    pub cluster: Arc<EtcdCluster>,
-    pub order: Option<Arc<ConfigMap>>,
-    pub set: Option<Arc<StatefulSet>>,
-    pub pods: Pods,
-    pub claims: BTreeMap<Ordinal, Arc<PersistentVolumeClaim>>,
-    pub published: Published,
+/// As the caches have them. The cluster itself is given: whoever has written it knows it better than a cache.
+pub fn cached(caches: &Caches, cluster: Arc<EtcdCluster>, names: &Names) -> Objects {
+    let slices = caches.slices.state_filter(|slice| {
+        slice.labels().get(SERVICE_LABEL) == Some(&names.peer_service())
+            && slice.namespace().as_deref() == Some(&names.namespace)
+    });
+    let by_ordinal = Ordinal::below(ORDINALS);
+    let pods = by_ordinal.filter_map(|it| Some((it, get(&caches.pods, names, &names.pod(it))?)));
+    let by_ordinal = Ordinal::below(ORDINALS);
+    let claims = by_ordinal.filter_map(|it| Some((it, get(&caches.claims, names, &names.claim(it))?)));
+    Objects {
+        order: get(&caches.orders, names, &names.order()).filter(|it| belongs_to(&**it, &cluster)),
+        set: get(&caches.sets, names, &names.cluster).filter(|it| belongs_to(&**it, &cluster)),
+        pods: pods.collect(),
+        claims: claims.collect(),
+        listed: listed(slices.iter().map(|slice| &**slice)),
+        cluster,
+    }
 }
 
-/// Where the peer Service finds its pods, by their UIDs: one that came back under its old name may not be listed yet.
-pub type Published = BTreeMap<String, Vec<IpAddr>>;
-
-impl Objects {
-    /// As the caches have them. The cluster itself is given: whoever has written it knows it better than a cache.
-    pub fn cached(caches: &Caches, cluster: Arc<EtcdCluster>, names: &Names) -> Self {
-        let slices = caches.slices.state_filter(|slice| {
-            slice.labels().get(SERVICE_LABEL) == Some(&names.peer_service())
-                && slice.namespace().as_deref() == Some(&names.namespace)
-        });
-        let by_ordinal = Ordinal::below(ORDINALS);
-        let pods = by_ordinal.filter_map(|it| Some((it, cached(&caches.pods, names, &names.pod(it))?)));
-        let by_ordinal = Ordinal::below(ORDINALS);
-        let claims = by_ordinal.filter_map(|it| Some((it, cached(&caches.claims, names, &names.claim(it))?)));
-        Self {
-            order: cached(&caches.orders, names, &names.order()).filter(|it| belongs_to(&**it, &cluster)),
-            set: cached(&caches.sets, names, &names.cluster).filter(|it| belongs_to(&**it, &cluster)),
-            pods: pods.collect(),
-            claims: claims.collect(),
-            published: published(slices.iter().map(|slice| &**slice)),
-            cluster,
-        }
-    }
-
-    /// As they are now; none if the cluster is gone, or is another one of the same name.
-    ///
-    /// Everything is asked for by its name: after a write, the API server answers a list only when its own cache has
-    /// caught up, a tenth of a second later, but a name at once. What the peer Service lists is as cached. Nothing goes
-    /// wrong by it, because it names pods by their UIDs: at worst one that is listed by now is waited for.
-    pub async fn live(
-        client: &Client,
-        caches: &Caches,
-        uid: Option<&str>,
-        names: &Names,
-    ) -> Result<Option<Self>, kube::Error> {
-        let namespace = &names.namespace;
-        let clusters = Api::<EtcdCluster>::namespaced(client.clone(), namespace);
-        let orders = Api::<ConfigMap>::namespaced(client.clone(), namespace);
-        let sets = Api::<StatefulSet>::namespaced(client.clone(), namespace);
-        let order_name = names.order();
-        let (cluster, order, set) = futures::try_join!(
-            clusters.get_opt(&names.cluster),
-            orders.get_opt(&order_name),
-            sets.get_opt(&names.cluster),
-        )?;
-        let Some(cluster) = cluster.filter(|cluster| cluster.metadata.uid.as_deref() == uid) else {
-            return Ok(None);
-        };
-        let cluster = Arc::new(cluster);
-        let known = Self::cached(caches, Arc::clone(&cluster), names);
-        let ordinals = ordinals_to_ask(&cluster, set.as_ref(), &known);
-        let (pods, claims) = futures::try_join!(
-            named::<Pod>(client, names, ordinals, |it| names.pod(it)),
-            named::<PersistentVolumeClaim>(client, names, ordinals, |it| names.claim(it)),
-        )?;
-        Ok(Some(Self {
-            order: order.filter(|it| belongs_to(it, &cluster)).map(Arc::new),
-            set: set.filter(|it| belongs_to(it, &cluster)).map(Arc::new),
-            pods,
-            claims,
-            published: known.published,
-            cluster,
-        }))
-    }
+/// As they are now; none if the cluster is gone, or is another one of the same name.
+///
+/// Everything is asked for by its name: after a write, the API server answers a list only when its own cache has
+/// caught up, a tenth of a second later, but a name at once. What the peer Service lists is as cached. Nothing goes
+/// wrong by it, because it names pods by their UIDs: at worst one that is listed by now is waited for.
+pub async fn live(
+    client: &Client,
+    caches: &Caches,
+    uid: Option<&str>,
+    names: &Names,
+) -> Result<Option<Objects>, kube::Error> {
+    let namespace = &names.namespace;
+    let clusters = Api::<EtcdCluster>::namespaced(client.clone(), namespace);
+    let orders = Api::<ConfigMap>::namespaced(client.clone(), namespace);
+    let sets = Api::<StatefulSet>::namespaced(client.clone(), namespace);
+    let order_name = names.order();
+    let (cluster, order, set) = futures::try_join!(
+        clusters.get_opt(&names.cluster),
+        orders.get_opt(&order_name),
+        sets.get_opt(&names.cluster),
+    )?;
+    let Some(cluster) = cluster.filter(|cluster| cluster.metadata.uid.as_deref() == uid) else {
+        return Ok(None);
+    };
+    let cluster = Arc::new(cluster);
+    let known = cached(caches, Arc::clone(&cluster), names);
+    let ordinals = ordinals_to_ask(&cluster, set.as_ref(), &known);
+    let (pods, claims) = futures::try_join!(
+        named::<Pod>(client, names, ordinals, |it| names.pod(it)),
+        named::<PersistentVolumeClaim>(client, names, ordinals, |it| names.claim(it)),
+    )?;
+    Ok(Some(Objects {
+        order: order.filter(|it| belongs_to(it, &cluster)).map(Arc::new),
+        set: set.filter(|it| belongs_to(it, &cluster)).map(Arc::new),
+        pods,
+        claims,
+        listed: known.listed,
+        cluster,
+    }))
 }
 
 /// Up to where there may be something: what is wanted, what the StatefulSet makes, and what was ever seen. Only who is
@@ -130,8 +116,24 @@ async fn named<K: Kind>(
     Ok(found.filter_map(|(ordinal, found)| Some((ordinal, Arc::new(found.filter(ours)?)))).collect())
 }
 
-fn cached<K: Kind>(store: &Store<K>, names: &Names, name: &str) -> Option<Arc<K>> {
+fn get<K: Kind>(store: &Store<K>, names: &Names, name: &str) -> Option<Arc<K>> {
     store.get(&ObjectRef::new(name).within(&names.namespace))
+}
+
+/// Versions of what a snapshot does not hold.
+pub fn versions(objects: &Objects, caches: &Caches, names: &Names) -> Versions {
+    let service = |name: &str| get(&caches.services, names, name)?.resource_version();
+    // A budget's status changes by itself.
+    let generation =
+        |budget: Arc<PodDisruptionBudget>| format!("{:?} {:?}", budget.uid(), budget.metadata.generation);
+    vec![
+        objects.cluster.resource_version(),
+        objects.set.as_ref().and_then(|set| set.metadata.generation).map(|it| it.to_string()),
+        service(&names.peer_service()),
+        service(&names.client_service()),
+        service(&names.node_port_service()),
+        get(&caches.budgets, names, &names.cluster).map(generation),
+    ]
 }
 
 /// Names come back: what a former cluster of this name left behind is not ours, and neither is what a user made.
@@ -150,13 +152,13 @@ pub fn is_of_former<K: Resource>(object: &K, cluster: &EtcdCluster) -> bool {
     })
 }
 
-fn published<'a>(slices: impl Iterator<Item = &'a EndpointSlice>) -> Published {
-    let mut published = Published::new();
+fn listed<'a>(slices: impl Iterator<Item = &'a EndpointSlice>) -> Listed {
+    let mut listed = Listed::new();
     for endpoint in slices.flat_map(|slice| slice.endpoints.iter()) {
         let addresses = endpoint.addresses.iter().filter_map(|address| address.parse::<IpAddr>().ok());
         if let Some(uid) = endpoint.target_ref.as_ref().and_then(|target| target.uid.clone()) {
-            published.entry(uid).or_default().extend(addresses);
+            listed.entry(uid).or_default().extend(addresses);
         }
     }
-    published
+    listed
 }

@@ -6,7 +6,7 @@ use etcd_operator_core::api::EtcdCluster;
 use etcd_operator_core::events::{self, Event};
 use etcd_operator_core::names::{FIELD_MANAGER, Names};
 use etcd_operator_core::plan::Action;
-use etcd_operator_core::status::{self, Round};
+use etcd_operator_core::status::{self, Basis};
 use jiff::Timestamp;
 use k8s_openapi::api::events::v1::Event as Published;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
@@ -47,9 +47,9 @@ impl Reporter {
     pub async fn report(
         &mut self,
         cluster: &Arc<EtcdCluster>,
-        round: &Round<'_>,
+        basis: &Basis<'_>,
     ) -> Result<Arc<EtcdCluster>, Failure> {
-        let Some(status) = status::of_cluster(cluster, round, Timestamp::now()) else {
+        let Some(status) = status::of_cluster(cluster, basis, Timestamp::now()) else {
             return Ok(Arc::clone(cluster));
         };
         let clusters: Api<EtcdCluster> = self.api(cluster);

@@ -1,12 +1,12 @@
 //! What surrounds the members: Services and the disruption budget. They are corrected whenever they differ, and need no
 //! decision.
 
-use std::time::Instant;
-
 use etcd_operator_core::api::EtcdCluster;
 use etcd_operator_core::desired::{Desired, contained, services};
 use etcd_operator_core::names::{FIELD_MANAGER, Names};
 use etcd_operator_core::observed::{Observed, Seen};
+use etcd_operator_core::round::{SideWrite, SideWrites};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Service;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::runtime::reflector::{ObjectRef, Store};
@@ -15,7 +15,6 @@ use serde::Serialize;
 
 use super::failure::{Failure, is_code};
 use super::objects::belongs_to;
-use super::side_writes::{SideWrite, SideWrites};
 use crate::caches::Caches;
 use crate::kind::Kind;
 
@@ -60,17 +59,17 @@ impl Surroundings<'_> {
 
     async fn keep_one<K: Kind>(&self, store: &Store<K>, wanted: &K, writes: &mut SideWrites) {
         let write = write::<K>(&wanted.name_any());
-        if writes.is_due(&write, Instant::now()) {
+        if writes.is_due(&write, Timestamp::now()) {
             let kept = self.put(store, wanted).await;
-            writes.record(write, kept, Instant::now());
+            super::record(writes, write, kept);
         }
     }
 
     async fn remove_one<K: Kind>(&self, store: &Store<K>, name: &str, writes: &mut SideWrites) {
         let write = write::<K>(name);
-        if writes.is_due(&write, Instant::now()) {
+        if writes.is_due(&write, Timestamp::now()) {
             let removed = self.remove(store, name).await;
-            writes.record(write, removed, Instant::now());
+            super::record(writes, write, removed);
         }
     }
 

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use etcd_operator_core::round::LearnsBy;
 use tokio::sync::Notify;
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::look::Look;
-use super::pace::LearnsBy;
 use crate::cluster::pods;
 use crate::etcd::Member;
 
@@ -57,7 +57,7 @@ impl Vigil {
         }
         match unbroken {
             true => LearnsBy::Streams,
-            false if look.asked.answers.is_empty() => LearnsBy::Kubernetes,
+            false if look.asked.replies.is_empty() => LearnsBy::Kubernetes,
             false => LearnsBy::Asking,
         }
     }

@@ -1,48 +1,23 @@
 //! Why a StatefulSet cannot create a pod: only its events tell.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
-use etcd_operator_core::names::Names;
-use etcd_operator_core::observed::Ordinal;
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Event;
-use kube::api::ListParams;
-use kube::{Api, Client, ResourceExt};
 
-use crate::telemetry::chain;
+use super::container::shortened;
+use crate::names::Names;
+use crate::observed::Ordinal;
 
-const DEADLINE: Duration = Duration::from_secs(2);
 const FAILED: &str = "FailedCreate";
 /// What the StatefulSet's controller writes before the error of the API server.
 const BEFORE_ERROR: &str = "failed error: ";
-const LONGEST: usize = 300;
 
 /// The API server's reason for each of these pods, as far as it is known.
-pub async fn rejections(
-    client: &Client,
-    names: &Names,
-    set: &StatefulSet,
-    missing: &[Ordinal],
-) -> BTreeMap<Ordinal, String> {
-    let events = Api::<Event>::namespaced(client.clone(), &names.namespace);
-    let of_set =
-        format!("involvedObject.kind=StatefulSet,involvedObject.uid={}", set.uid().unwrap_or_default());
-    let listed = tokio::time::timeout(DEADLINE, events.list(&ListParams::default().fields(&of_set))).await;
-    match listed {
-        Ok(Ok(list)) => of_events(&list.items, names, missing),
-        Ok(Err(error)) => {
-            tracing::debug!(error = %chain(&error), "cannot read the events of the StatefulSet");
-            BTreeMap::new()
-        }
-        Err(_) => BTreeMap::new(),
-    }
-}
-
+///
 /// A pod's newest event counts: a failure that was followed by a success is over. The controller may stop at the first
 /// pod that fails, so a pod without an event of its own shares the newest failure.
-fn of_events(events: &[Event], names: &Names, missing: &[Ordinal]) -> BTreeMap<Ordinal, String> {
+pub(super) fn of(events: &[Event], names: &Names, missing: &[Ordinal]) -> BTreeMap<Ordinal, String> {
     let newest = |about: &dyn Fn(&Event) -> bool| {
         events.iter().filter(|event| about(event)).max_by_key(|event| time(event))
     };
@@ -66,11 +41,7 @@ fn time(event: &Event) -> Timestamp {
 
 fn error(event: &Event) -> String {
     let message = event.message.as_deref().unwrap_or_default();
-    let error = message.split_once(BEFORE_ERROR).map_or(message, |(_, error)| error);
-    match error.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}...", &error[..end]),
-        None => error.into(),
-    }
+    shortened(message.split_once(BEFORE_ERROR).map_or(message, |(_, error)| error))
 }
 
 #[cfg(test)]
@@ -89,7 +60,7 @@ mod tests {
 
     fn told(events: &[Event], missing: &[u8]) -> BTreeMap<Ordinal, String> {
         let names = Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() };
-        of_events(events, &names, &missing.iter().map(|&it| Ordinal(it)).collect::<Vec<_>>())
+        of(events, &names, &missing.iter().map(|&it| Ordinal(it)).collect::<Vec<_>>())
     }
 
     const QUOTA: &str = "pods \"kv-0\" is forbidden: exceeded quota: compute";

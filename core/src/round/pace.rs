@@ -1,24 +1,26 @@
-//! How soon to look again when nothing wakes us.
+//! How soon to observe again when nothing wakes the operator.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use etcd_operator_core::plan::{Plan, WaitingOn};
 use jiff::Timestamp;
 
-/// A settled cluster: changes wake us, this is only for what tells nobody. The longer it stays so while it is watched, the
-/// less there is to find.
+use super::elapsed;
+use crate::plan::{Plan, WaitingOn};
+
+/// A settled cluster: changes wake us, and this is only for what nobody reports. The longer it stays settled while it is
+/// watched, the less there is to find.
 const SETTLED: [Duration; 3] = [Duration::from_secs(10), Duration::from_secs(20), Duration::from_secs(30)];
-/// Something is under way, and etcd does not tell when it is done.
+/// Something is under way, and etcd does not report when it is done.
 const UNDER_WAY: [(Duration, Duration); 3] = [
     (Duration::from_secs(15), Duration::from_millis(250)),
     (Duration::from_secs(60), Duration::from_secs(1)),
     (Duration::MAX, Duration::from_secs(3)),
 ];
-/// Something is under way where Kubernetes tells of everything but the passing of time.
+/// Something is under way where Kubernetes reports everything but the passing of time.
 const NOBODY_TO_ASK: Duration = Duration::from_secs(1);
 const FIRST_RETRY: Duration = Duration::from_millis(250);
 const LONGEST_RETRY: Duration = Duration::from_secs(15);
-/// However often something wakes us, a failing step is not tried more often than this.
+/// However often something wakes us, a failing step is not retried more often than this.
 const SHORTEST_RETRY: Duration = Duration::from_secs(1);
 
 /// How long to sleep: so long in any case, and then so much longer unless something wakes us.
@@ -30,7 +32,7 @@ pub struct Pause {
 
 impl Pause {
     /// Cut short when something is known to happen in this time.
-    pub fn or_sooner(self, known: Option<Duration>) -> Self {
+    pub(super) fn or_sooner(self, known: Option<Duration>) -> Self {
         Self { at_most: known.map_or(self.at_most, |known| known.min(self.at_most)), ..self }
     }
 }
@@ -38,19 +40,39 @@ impl Pause {
 /// How we learn that something happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LearnsBy {
-    /// By streams: one to every member has been open since the last look, and it ends when the member or its leader goes.
+    /// By streams: one to every member has been open since the last observation, and it ends when the member or its leader
+    /// goes.
     Streams,
     /// Only by asking the pods.
     Asking,
-    /// There is no pod to ask. Kubernetes tells when there is.
+    /// There is no pod to ask. Kubernetes reports when there is.
     Kubernetes,
 }
 
-#[derive(Default)]
-pub struct Pace {
+/// The time, and up to a fifth more or less: what failed together should not return together.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    pub now: Timestamp,
+    /// From 0 to 400.
+    pub dice: u32,
+}
+
+impl Clock {
+    /// The dice are cast by the last digits of the time.
+    pub fn at(now: Timestamp) -> Self {
+        Self { now, dice: now.subsec_nanosecond().unsigned_abs() % 401 }
+    }
+
+    fn jitter(self, pause: Duration) -> Duration {
+        pause * (800 + self.dice) / 1000
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pace {
     failures: u32,
-    waiting_since: Option<Instant>,
-    /// How often a look has found that all is settled and has been watched since the one before.
+    waiting_since: Option<Timestamp>,
+    /// How many observations in a row have found that all is settled and has been watched since the one before.
     calm: usize,
 }
 
@@ -60,9 +82,9 @@ impl Pace {
         *self = Self::default();
     }
 
-    pub fn after(&mut self, plan: &Plan, learns_by: LearnsBy) -> Pause {
+    pub fn after(&mut self, plan: &Plan, learns_by: LearnsBy, clock: Clock) -> Pause {
         if plan.waiting.iter().any(|awaited| !ends_by_an_edit(awaited)) {
-            let Pause { at_least, at_most } = self.waiting();
+            let Pause { at_least, at_most } = self.waiting(clock.now);
             let at_most =
                 if learns_by == LearnsBy::Kubernetes { at_most.max(NOBODY_TO_ASK) } else { at_most };
             return Pause { at_least, at_most };
@@ -71,24 +93,21 @@ impl Pace {
         let calm = if learns_by != LearnsBy::Asking && settled { self.calm } else { 0 };
         *self = Self { calm: calm.saturating_add(1), ..Self::default() };
         let pause = SETTLED[calm.min(SETTLED.len() - 1)];
-        Pause {
-            at_least: Duration::ZERO,
-            at_most: until_a_stroke(pause / 2, jitter(pause), Timestamp::now()),
-        }
+        Pause { at_least: Duration::ZERO, at_most: until_a_stroke(pause / 2, clock.jitter(pause), clock.now) }
     }
 
-    /// Something has to happen that nobody will tell us.
-    pub fn waiting(&mut self) -> Pause {
+    /// Something has to happen that nobody will report.
+    pub fn waiting(&mut self, now: Timestamp) -> Pause {
         (self.failures, self.calm) = (0, 0);
-        let waited = self.waiting_since.get_or_insert_with(Instant::now).elapsed();
+        let waited = elapsed(*self.waiting_since.get_or_insert(now), now);
         let (_, pause) = UNDER_WAY.iter().find(|(until, _)| waited < *until).unwrap_or(&UNDER_WAY[2]);
         Pause { at_least: Duration::ZERO, at_most: *pause }
     }
 
-    pub fn failure(&mut self) -> Pause {
+    pub fn failure(&mut self, clock: Clock) -> Pause {
         (self.failures, self.calm) = (self.failures.saturating_add(1), 0);
         let doubled = FIRST_RETRY.saturating_mul(1 << (self.failures - 1).min(10));
-        let pause = jitter(doubled.min(LONGEST_RETRY));
+        let pause = clock.jitter(doubled.min(LONGEST_RETRY));
         let at_least = pause.min(SHORTEST_RETRY);
         Pause { at_least, at_most: pause - at_least }
     }
@@ -99,13 +118,7 @@ fn ends_by_an_edit(awaited: &WaitingOn) -> bool {
     matches!(awaited, WaitingOn::Unpause)
 }
 
-/// Up to a fifth more or less, so that what failed together does not come back together.
-fn jitter(pause: Duration) -> Duration {
-    let dice = Timestamp::now().subsec_nanosecond().unsigned_abs() % 401;
-    pause * (800 + dice) / 1000
-}
-
-/// Waking up costs more than looking, so settled clusters are looked at together: the pause ends when the clock strikes,
+/// Waking up costs more than observing, so settled clusters are observed together: the pause ends when the clock strikes,
 /// nearest to where it would have ended.
 fn until_a_stroke(stroke: Duration, pause: Duration, now: Timestamp) -> Duration {
     let milliseconds = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
@@ -116,34 +129,36 @@ fn until_a_stroke(stroke: Duration, pause: Duration, now: Timestamp) -> Duration
 
 #[cfg(test)]
 mod tests {
-    use etcd_operator_core::observed::Ordinal;
-    use etcd_operator_core::plan::Refusal;
+    use crate::observed::Ordinal;
+    use crate::plan::Refusal;
 
     use super::*;
+
+    const CLOCK: Clock = Clock { now: Timestamp::UNIX_EPOCH, dice: 200 };
 
     #[test]
     fn failures_are_tried_again_later_and_later_but_not_for_ever_later() {
         let mut pace = Pace::default();
         let pauses: Vec<Duration> =
-            (0..40).map(|_| pace.failure()).map(|it| it.at_least + it.at_most).collect();
+            (0..40).map(|_| pace.failure(CLOCK)).map(|it| it.at_least + it.at_most).collect();
         assert!(pauses[0] <= Duration::from_millis(300), "{:?}", pauses[0]);
         assert!(pauses[5] >= Duration::from_secs(6), "{:?}", pauses[5]);
         assert!(pauses.iter().all(|pause| *pause <= LONGEST_RETRY * 6 / 5));
         pace.progress();
-        let pause = pace.failure();
+        let pause = pace.failure(CLOCK);
         assert!(pause.at_least + pause.at_most <= Duration::from_millis(300));
     }
 
     #[test]
     fn a_settled_cluster_is_left_in_peace_and_one_under_way_is_watched() {
         let mut pace = Pace::default();
-        assert!(pace.after(&Plan::default(), LearnsBy::Asking).at_most >= Duration::from_secs(5));
+        assert!(pace.after(&Plan::default(), LearnsBy::Asking, CLOCK).at_most >= Duration::from_secs(5));
         let waiting = Plan::wait(WaitingOn::Start { ordinal: Ordinal(1) });
         for (learns_by, milliseconds) in
             [(LearnsBy::Streams, 250), (LearnsBy::Asking, 250), (LearnsBy::Kubernetes, 1000)]
         {
             let at_most = Duration::from_millis(milliseconds);
-            assert_eq!(pace.after(&waiting, learns_by), Pause { at_least: Duration::ZERO, at_most });
+            assert_eq!(pace.after(&waiting, learns_by, CLOCK), Pause { at_least: Duration::ZERO, at_most });
         }
     }
 
@@ -156,18 +171,18 @@ mod tests {
     fn a_cluster_that_stays_settled_is_looked_at_less_often_as_long_as_it_is_watched() {
         let mut pace = Pace::default();
         for seconds in [10, 20, 30, 30] {
-            near(pace.after(&Plan::default(), LearnsBy::Streams), seconds);
+            near(pace.after(&Plan::default(), LearnsBy::Streams, CLOCK), seconds);
         }
-        near(pace.after(&Plan::default(), LearnsBy::Asking), 10);
-        near(pace.after(&Plan::default(), LearnsBy::Kubernetes), 20);
-        pace.waiting();
-        near(pace.after(&Plan::default(), LearnsBy::Streams), 10);
-        pace.failure();
-        near(pace.after(&Plan::default(), LearnsBy::Streams), 10);
+        near(pace.after(&Plan::default(), LearnsBy::Asking, CLOCK), 10);
+        near(pace.after(&Plan::default(), LearnsBy::Kubernetes, CLOCK), 20);
+        pace.waiting(CLOCK.now);
+        near(pace.after(&Plan::default(), LearnsBy::Streams, CLOCK), 10);
+        pace.failure(CLOCK);
+        near(pace.after(&Plan::default(), LearnsBy::Streams, CLOCK), 10);
         // What is refused is not settled, although there is nothing to do.
         let refused = Plan::refuse(Refusal::DataLost);
-        near(pace.after(&refused, LearnsBy::Streams), 10);
-        near(pace.after(&refused, LearnsBy::Streams), 10);
+        near(pace.after(&refused, LearnsBy::Streams, CLOCK), 10);
+        near(pace.after(&refused, LearnsBy::Streams, CLOCK), 10);
     }
 
     #[test]
@@ -175,12 +190,12 @@ mod tests {
         let paused = Plan::wait(WaitingOn::Unpause);
         let mut pace = Pace::default();
         for seconds in [10, 20, 30, 30] {
-            near(pace.after(&paused, LearnsBy::Streams), seconds);
+            near(pace.after(&paused, LearnsBy::Streams, CLOCK), seconds);
         }
-        near(pace.after(&paused, LearnsBy::Asking), 10);
+        near(pace.after(&paused, LearnsBy::Asking, CLOCK), 10);
         // What is awaited beside the pause is still polled for.
         let also = Plan::wait(WaitingOn::Start { ordinal: Ordinal(1) });
-        assert!(pace.after(&paused.then(also), LearnsBy::Asking).at_most < Duration::from_secs(1));
+        assert!(pace.after(&paused.then(also), LearnsBy::Asking, CLOCK).at_most < Duration::from_secs(1));
     }
 
     #[test]

@@ -1,26 +1,24 @@
-//! A settled cluster is looked at again and again. As long as it looks the same, there is nothing to compute.
+//! A settled cluster is observed again and again. As long as it looks the same, there is nothing to compute.
 
-use etcd_operator_core::names::Names;
-use etcd_operator_core::observed::{Observed, Seen};
 use jiff::Timestamp;
-use kube::ResourceExt;
-use kube::runtime::reflector::{ObjectRef, Store};
 
-use super::objects::Objects;
-use crate::caches::Caches;
-use crate::kind::Kind;
+use crate::observed::{Observed, Seen};
+
+/// Versions of the objects whose content matters and is not part of the snapshot.
+pub type Versions = Vec<Option<String>>;
 
 /// What a cluster looked like when there was nothing to do.
-pub struct Settled {
+#[derive(Clone, Debug)]
+pub(super) struct Settled {
     observed: Observed,
     versions: Versions,
     until: Option<Timestamp>,
 }
 
 impl Settled {
-    /// `until`: then the status has to say that it is fresh, and whatever else depends on time has its turn, too.
-    pub fn of(observed: &Observed, versions: Versions, until: Option<Timestamp>) -> Self {
-        Self { observed: timeless(observed), versions, until }
+    /// `until`: then the status has to report that it is fresh, and whatever else depends on time has its turn, too.
+    pub fn of(observed: &Observed, versions: &Versions, until: Option<Timestamp>) -> Self {
+        Self { observed: timeless(observed), versions: versions.clone(), until }
     }
 
     pub fn still_holds(&self, observed: &Observed, versions: &Versions) -> bool {
@@ -41,38 +39,11 @@ fn timeless(observed: &Observed) -> Observed {
     observed
 }
 
-/// Of the objects whose content matters and is not part of the snapshot.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Versions([Option<String>; 6]);
-
-impl Versions {
-    pub fn of(objects: &Objects, caches: &Caches, names: &Names) -> Self {
-        Self([
-            objects.cluster.resource_version(),
-            objects.set.as_ref().and_then(|set| set.metadata.generation).map(|it| it.to_string()),
-            version(&caches.services, names, &names.peer_service()),
-            version(&caches.services, names, &names.client_service()),
-            version(&caches.services, names, &names.node_port_service()),
-            generation(&caches.budgets, names, &names.cluster),
-        ])
-    }
-}
-
-fn version<K: Kind>(store: &Store<K>, names: &Names, name: &str) -> Option<String> {
-    store.get(&ObjectRef::new(name).within(&names.namespace))?.resource_version()
-}
-
-/// For objects whose status changes by itself.
-fn generation<K: Kind>(store: &Store<K>, names: &Names, name: &str) -> Option<String> {
-    let object = store.get(&ObjectRef::new(name).within(&names.namespace))?;
-    Some(format!("{:?} {:?}", object.uid(), object.meta().generation))
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
-    use etcd_operator_core::observed::{Answer, Cluster, ClusterId, Etcd, MemberId, Ordinal, Unanswered};
+    use crate::observed::{Answer, Cluster, ClusterId, Etcd, MemberId, Ordinal, Unanswered};
 
     use super::*;
 
@@ -106,25 +77,26 @@ mod tests {
             etcd: Etcd {
                 answers: BTreeMap::from([(Ordinal(0), answer)]),
                 members: Seen::Unknown(Unanswered::NoMember),
+                via: None,
                 silent_since: BTreeMap::new(),
             },
         }
     }
 
     fn versions(cluster: &str) -> Versions {
-        Versions([Some(cluster.into()), Some("1".into()), Some("2".into()), None, None, None])
+        vec![Some(cluster.into()), Some("1".into()), None]
     }
 
     #[test]
     fn what_looks_the_same_is_not_computed_again_however_many_writes_etcd_has_taken() {
-        let settled = Settled::of(&seen(100, Seen::Known(answer(7))), versions("5"), Some(at(400)));
+        let settled = Settled::of(&seen(100, Seen::Known(answer(7))), &versions("5"), Some(at(400)));
         assert!(settled.still_holds(&seen(110, Seen::Known(answer(7))), &versions("5")));
         assert!(settled.still_holds(&seen(399, Seen::Known(answer(9000))), &versions("5")));
     }
 
     #[test]
     fn another_version_another_answer_and_the_time_of_the_heartbeat_are_looked_into() {
-        let settled = Settled::of(&seen(100, Seen::Known(answer(7))), versions("5"), Some(at(400)));
+        let settled = Settled::of(&seen(100, Seen::Known(answer(7))), &versions("5"), Some(at(400)));
         assert!(!settled.still_holds(&seen(110, Seen::Known(answer(7))), &versions("6")));
         let without_leader = Answer { leader: None, linearizable: false, ..answer(7) };
         assert!(!settled.still_holds(&seen(110, Seen::Known(without_leader)), &versions("5")));
@@ -134,7 +106,7 @@ mod tests {
 
     #[test]
     fn without_a_status_nothing_is_settled() {
-        let settled = Settled::of(&seen(100, Seen::Known(answer(7))), versions("5"), None);
+        let settled = Settled::of(&seen(100, Seen::Known(answer(7))), &versions("5"), None);
         assert!(!settled.still_holds(&seen(100, Seen::Known(answer(7))), &versions("5")));
     }
 }
