@@ -5,7 +5,8 @@ use crate::observed::{MemberId, Members, Observed, Ordinal};
 use crate::plan::{Action, Plan, Refusal, WaitingOn};
 
 pub fn plan(goal: &Goal, seen: &Observed) -> Plan {
-    if seen.replicas() == 0 && seen.pods.values().all(|pod| pod.terminating) {
+    // Between the two, the StatefulSet's controller has not read yet that no pod is wanted.
+    if seen.replicas() == 0 && (seen.pods.values().all(|pod| pod.terminating) || is_stopped(goal, seen)) {
         return stopped(goal, seen);
     }
     let members = match our_members(seen) {
@@ -58,11 +59,17 @@ fn stopped(goal: &Goal, seen: &Observed) -> Plan {
     if !ending.is_settled() {
         return ending;
     }
-    let only_the_last = seen.claims.keys().all(|&ordinal| ordinal == Ordinal(0));
     match goal.on_stop {
-        OnStop::Retain if only_the_last => Plan::default(),
-        OnStop::Delete if only_the_last => delete_claims(seen, |_| true),
-        OnStop::RetainAll if seen.claims.values().all(|claim| claim.member.is_some()) => Plan::default(),
-        OnStop::Retain | OnStop::RetainAll | OnStop::Delete => membership::keep_pods(seen),
+        _ if !is_stopped(goal, seen) => membership::keep_pods(seen),
+        OnStop::Retain | OnStop::RetainAll => Plan::default(),
+        OnStop::Delete => delete_claims(seen, |_| true),
+    }
+}
+
+/// Whether the volumes are those of a cluster that we stopped.
+fn is_stopped(goal: &Goal, seen: &Observed) -> bool {
+    match goal.on_stop {
+        OnStop::Retain | OnStop::Delete => seen.claims.keys().all(|&ordinal| ordinal == Ordinal(0)),
+        OnStop::RetainAll => seen.claims.values().all(|claim| claim.member.is_some()),
     }
 }
