@@ -1,11 +1,12 @@
 //! From what is wanted and what is seen to what is done next.
 //!
-//! The concerns come in a fixed order, and the first that has something to do speaks. Nothing is remembered
-//! between two rounds but what Kubernetes and etcd hold.
+//! What is certain comes in a fixed order: deletion, pause, volumes of others, the bootstrap. In a formed cluster the concerns
+//! about its members speak in turn (`step.rs`), and each says what later ones must leave alone (`opinion.rs`).
 
 mod bootstrap;
 mod delete;
 mod membership;
+mod opinion;
 mod step;
 mod stop;
 

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 
+use super::opinion::{self, Hold, Opinion};
 use crate::observed::{Answer, ClusterId, Member, MemberId, Members, Observed, Ordinal, Process, Start};
 use crate::plan::{Action, Plan, PodCause, Refusal, WaitingOn};
 use crate::quorum::{against_leaving, quorum};
@@ -22,7 +23,6 @@ pub struct Step<'a> {
 }
 
 impl Step<'_> {
-    /// Half-done work is finished first; what is lost is replaced before anything healthy is touched.
     pub fn next(&self) -> Plan {
         if self.seen.order.is_some() {
             // Whoever the order lists may still come as the voter that it lists.
@@ -30,8 +30,14 @@ impl Step<'_> {
             let listed = self.members.voters().filter(|(_, member)| member.start != Start::Published);
             return Plan { waiting: listed.filter_map(coming).collect(), ..Plan::default() };
         }
-        let steps = [Self::finish_learner, Self::replace_lost, Self::scale_in, Self::scale_out];
-        steps.iter().find_map(|step| step(self)).unwrap_or_default()
+        let serving = self.seen.serving();
+        let serves = |id: &MemberId| {
+            serving.contains(id) && self.members.list.get(id).is_some_and(|member| !member.learner)
+        };
+        // In this order: half-done work is finished first, and what is lost is replaced before anything healthy is
+        // touched. A further reason to change a member is a further line.
+        let concerns = [Self::finish_learner, Self::replace_lost, Self::scale_in, Self::scale_out];
+        opinion::first_step(concerns.iter().map(|concern| concern(self)), serves)
     }
 
     fn cluster(&self) -> ClusterId {
@@ -39,17 +45,18 @@ impl Step<'_> {
     }
 
     /// A learner is promoted when it has caught up, and removed when it is no longer wanted or lost.
-    fn finish_learner(&self) -> Option<Plan> {
+    fn finish_learner(&self) -> Opinion {
         let mut learners =
             self.members.learners().filter_map(|(id, member)| Some((id, member.ordinal?, member)));
-        learners.find_map(|(member, ordinal, learner)| {
+        let next = learners.find_map(|(member, ordinal, learner)| {
             if ordinal.0 >= self.size || self.is_lost(member, ordinal, learner) {
                 return Some(self.remove(member));
             }
             let caught_up = self.catching_up(member, ordinal, learner).is_none();
             (caught_up && !self.another_comes_soon())
                 .then(|| Plan::act(Action::Promote { ordinal, member, cluster: self.cluster() }))
-        })
+        });
+        Opinion::holding(Hold::Everything, next)
     }
 
     /// After a promotion etcd takes nobody for five seconds. So where two learners may join at once, the first waits for a
@@ -110,15 +117,20 @@ impl Step<'_> {
         }
     }
 
-    fn replace_lost(&self) -> Option<Plan> {
+    fn replace_lost(&self) -> Opinion {
         let is_lost =
             |id, voter: &Member| voter.ordinal.is_some_and(|ordinal| self.is_lost(id, ordinal, voter));
-        self.members.voters().find(|(id, voter)| is_lost(*id, voter)).map(|(id, _)| self.remove(id))
+        let lost = self.members.voters().find(|(id, voter)| is_lost(*id, voter));
+        Opinion::holding(Hold::Everything, lost.map(|(id, _)| self.remove(id)))
     }
 
     /// Sick members go first. When only a sick one that is wanted can go, it is removed all the same, and comes back
-    /// as a learner before a healthy one is taken away.
-    fn scale_in(&self) -> Option<Plan> {
+    /// as a learner before a healthy one is taken away. While this waits, members can still be added.
+    fn scale_in(&self) -> Opinion {
+        Opinion::holding(Hold::ServingVoters, self.next_to_leave())
+    }
+
+    fn next_to_leave(&self) -> Option<Plan> {
         let voters: Vec<(MemberId, Ordinal)> =
             self.members.voters().filter_map(|(id, voter)| Some((id, voter.ordinal?))).collect();
         if voters.len() <= usize::from(self.size) {
@@ -149,7 +161,11 @@ impl Step<'_> {
 
     /// The lowest ordinal that is missing and whose pod can be found by others; one that cannot start stalls
     /// only itself.
-    fn scale_out(&self) -> Option<Plan> {
+    fn scale_out(&self) -> Opinion {
+        Opinion::holding(Hold::Everything, self.next_to_join())
+    }
+
+    fn next_to_join(&self) -> Option<Plan> {
         let mut waiting: Vec<WaitingOn> = self
             .members
             .learners()
