@@ -29,8 +29,10 @@ pub struct Operator {
     pub quiet_since: Option<Tick>,
     /// How many actions it has carried out.
     pub effects: u64,
-    /// It is killed after this many.
-    pub crash_after: Option<u64>,
+    /// What happens to one of them, counted from 1.
+    pub disturbed: Option<(u64, Disturbance)>,
+    /// What the API server held when the round observed it.
+    read: Rc<Objects>,
     pub troubles: Troubles,
     bug: Option<Bug>,
     late: Vec<(Tick, Action, Evidence)>,
@@ -42,6 +44,19 @@ pub struct Troubles {
     pub crash: u64,
     pub lost_answer: u64,
     pub late_request: u64,
+}
+
+/// What happens to one effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disturbance {
+    KilledBefore,
+    KilledAfter,
+    AnswerLost,
+    FailsOnce,
+}
+
+impl Disturbance {
+    pub const ALL: [Self; 4] = [Self::KilledBefore, Self::KilledAfter, Self::AnswerLost, Self::FailsOnce];
 }
 
 impl Operator {
@@ -82,8 +97,7 @@ impl Operator {
         self.next_round = world.now + world.random.between(5, 50);
     }
 
-    fn cached(&self, world: &World) -> Objects {
-        let live = &world.kube.objects;
+    fn cached(&self, live: &Objects) -> Objects {
         let [cluster, order, set, pods, claims] = &self.frozen;
         let view = |frozen: &Option<Rc<Objects>>| frozen.clone();
         Objects {
@@ -95,14 +109,14 @@ impl Operator {
         }
     }
 
-    fn plan(&self, world: &mut World, objects: &Objects) -> Option<(Plan, Observed)> {
-        let (goal, mut seen) = observe(world, objects, self.sight, &self.silent_since)?;
+    fn plan(&self, world: &mut World, objects: &Objects, ago: Tick) -> Option<(Plan, Observed)> {
+        let (goal, mut seen) = observe(world, objects, ago, self.sight, &self.silent_since)?;
         if let Some(bug) = self.bug {
             bug.blind(&mut seen);
         }
         let plan = decide(&goal, &seen);
         let plan = match self.bug {
-            Some(bug) => bug.twist(plan),
+            Some(bug) => bug.twist(plan, &seen),
             None => plan,
         };
         Some((plan, seen))
@@ -110,8 +124,9 @@ impl Operator {
 
     fn round(&mut self, world: &mut World) {
         self.next_round = world.now + world.random.between(2, 8);
-        let objects = self.cached(world);
-        let Some((plan, seen)) = self.plan(world, &objects) else {
+        let ago = world.observation_time();
+        self.read = Rc::new(self.cached(&world.objects(ago)));
+        let Some((plan, seen)) = self.plan(world, &Rc::clone(&self.read), ago) else {
             self.settle(world, Plan::default());
             return;
         };
@@ -145,17 +160,20 @@ impl Operator {
     }
 
     fn act(&mut self, world: &mut World, action: &Action) {
-        let trusts_cache = self.bug == Some(Bug::CacheTrusted);
-        if action.is_decided_twice() && !trusts_cache {
-            let live = world.kube.objects.clone();
-            let confirmed = self.plan(world, &live).is_some_and(|(plan, _)| plan.actions.contains(action));
+        let unconfirmed = self.bug.is_some_and(|bug| bug.skips_confirmation(action));
+        if action.is_decided_twice() && !unconfirmed {
+            let ago = world.observation_time();
+            self.read = world.objects(ago);
+            let plan = self.plan(world, &Rc::clone(&self.read), ago);
+            let confirmed = plan.is_some_and(|(plan, _)| plan.actions.contains(action));
             if !confirmed {
                 world.note(|| format!("  dropped, outdated: {action}"));
                 self.queue.clear();
                 return;
             }
         }
-        let evidence = Evidence::read(world);
+        let unconditional = self.bug == Some(Bug::PreconditionsSkipped);
+        let evidence = Evidence::read(if unconditional { &world.kube.objects } else { &self.read });
         if world.random.chance(self.troubles.late_request) {
             let when = world.now + world.random.between(1, 50);
             world.note(|| format!("  delayed: {action}"));
@@ -163,12 +181,16 @@ impl Operator {
             self.queue.clear();
             return;
         }
-        let outcome = execute(world, action, &evidence);
         self.effects += 1;
-        if outcome != Outcome::Done || world.random.chance(self.troubles.lost_answer) {
+        let disturbance = self.disturbed.filter(|(nth, _)| *nth == self.effects).map(|(_, it)| it);
+        let prevented = matches!(disturbance, Some(Disturbance::KilledBefore | Disturbance::FailsOnce));
+        let done = !prevented && execute(world, action, &evidence) == Outcome::Done;
+        let answered = disturbance != Some(Disturbance::AnswerLost);
+        if !done || !answered || world.random.chance(self.troubles.lost_answer) {
             self.queue.clear();
         }
-        if self.crash_after == Some(self.effects) || world.random.chance(self.troubles.crash) {
+        let killed = matches!(disturbance, Some(Disturbance::KilledBefore | Disturbance::KilledAfter));
+        if killed || world.random.chance(self.troubles.crash) {
             self.crash(world);
         }
     }
