@@ -43,7 +43,7 @@ pub struct Success {
 #[derive(Clone, Debug)]
 pub struct Failure {
     pub seed: u64,
-    pub problem: Problem,
+    pub problem: Box<Problem>,
     pub trace: Vec<String>,
 }
 
@@ -252,6 +252,10 @@ impl<'a> Run<'a> {
     }
 
     fn fail(&mut self, problem: Problem) -> Failure {
-        Failure { seed: self.script.seed, problem, trace: self.world.trace.take().unwrap_or_default() }
+        Failure {
+            seed: self.script.seed,
+            problem: problem.into(),
+            trace: self.world.trace.take().unwrap_or_default(),
+        }
     }
 }
