@@ -14,8 +14,9 @@ NODES ?=
 DNS ?=
 # For image: its name and tag.
 IMAGE ?= ghcr.io/etcd-k8s-operator/etcd-operator:dev
-# For sim: how many seeds.
+# For sim: how many seeds, and the first one.
 SEEDS ?=
+SEED ?=
 # For bench: measured runs of each row, and which parts of it.
 RUNS ?=
 ONLY ?=
@@ -63,7 +64,7 @@ help: ## Show this list
 		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
 		/^[a-z0-9-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo
-	@echo "Variables: TARGET=testbed|current|kind (now: $(TARGET)), NODES=1..9, DNS=fast|field|noreverse, SEEDS=N, RUNS=N, ONLY=PARTS, V=1"
+	@echo "Variables: TARGET=testbed|current|kind (now: $(TARGET)), NODES=1..9, DNS=fast|field|noreverse, SEEDS=N, SEED=K, RUNS=N, ONLY=PARTS, V=1"
 
 # The first stage of the demo. With a testbed, Go compiles beside cargo.
 begin_testbed = echo "[1/5] 0:00  compiling the operator, the demo and Kubernetes (about 11 min on 2 cores when nothing is compiled)"; \
@@ -124,8 +125,8 @@ e2e: root image ## Run every e2e test on the testbed, with the operator as it is
 	$(programs)/e2e $(if $(RESUME),--resume) $(if $(SMOKE),--smoke)
 
 .PHONY: sim
-sim: deps ## Run the simulation for a long time; SEEDS=N runs so many seeds
-	cargo run -q --locked --release -p etcd-operator-sim -- $(if $(SEEDS),--seeds $(SEEDS))
+sim: deps ## Run the simulation with random seeds for a long time; SEEDS=N runs so many seeds, SEED=K begins with seed K
+	cargo run -q --locked --release -p etcd-operator-sim -- $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SEED),--from $(SEED))
 
 .PHONY: bench
 bench: root image ## Measure beside a plain StatefulSet, print a table, write target/bench.json; RUNS=N, ONLY=create,scale,data,stop,crowd

@@ -87,20 +87,26 @@ pub fn decide(goal: &Goal, seen: &Observed) -> Plan {
 }
 
 /// Volumes of a former cluster are used only if somebody said so, and only before there is a cluster of our own: what is
-/// foreign to that would be thrown away.
+/// foreign to that would be thrown away. What is being deleted is awaited instead: a cluster that adopted it would have
+/// lost its data before it begins.
 fn foreign_volumes(goal: &Goal, seen: &Observed) -> Option<Plan> {
-    let foreign = || seen.claims.iter().filter(|(_, claim)| claim.cluster_uid != seen.cluster.uid);
-    let (_, first) = foreign().next()?;
+    let foreign = seen.claims.iter().filter(|(_, claim)| claim.cluster_uid != seen.cluster.uid);
+    let (going, staying): (Vec<_>, Vec<_>) = foreign.partition(|(_, claim)| claim.terminating);
+    let ordinals = |claims: &[(&Ordinal, &Claim)]| claims.iter().map(|&(&ordinal, _)| ordinal).collect();
     let adoptable = seen.cluster.formed.is_none() && seen.set.is_none() && seen.order.is_none();
     let asked_for = |claim: &Claim| adoptable && goal.adopts.as_ref() == Some(&claim.cluster_uid);
-    if foreign().all(|(_, claim)| asked_for(claim)) {
-        let adopt =
-            |(&ordinal, claim): (&Ordinal, &Claim)| Action::AdoptClaim { ordinal, uid: claim.uid.clone() };
-        return Some(Plan { actions: foreign().map(adopt).collect(), ..Plan::default() });
+    if let Some((_, first)) = staying.first().filter(|_| !staying.iter().all(|(_, claim)| asked_for(claim))) {
+        let cluster_uid = first.cluster_uid.clone();
+        let ordinals = ordinals(&staying);
+        return Some(Plan::refuse(Refusal::ForeignVolumes { ordinals, cluster_uid, adoptable }));
     }
-    let ordinals: Vec<Ordinal> = foreign().map(|(&ordinal, _)| ordinal).collect();
-    let cluster_uid = first.cluster_uid.clone();
-    Some(Plan::refuse(Refusal::ForeignVolumes { ordinals, cluster_uid, adoptable }))
+    let adopt =
+        |&(&ordinal, claim): &(&Ordinal, &Claim)| Action::AdoptClaim { ordinal, uid: claim.uid.clone() };
+    let mut plan = Plan { actions: staying.iter().map(adopt).collect(), ..Plan::default() };
+    if !going.is_empty() {
+        plan.waiting.push(WaitingOn::ClaimsGone { ordinals: ordinals(&going) });
+    }
+    (!plan.is_settled()).then_some(plan)
 }
 
 /// The members, if they answer and all of them are ours.

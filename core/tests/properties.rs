@@ -9,6 +9,7 @@ use etcd_operator_core::decide::{Goal, decide};
 use etcd_operator_core::observed::{MemberId, Members, Observed, Seen, Start, Unanswered};
 use etcd_operator_core::plan::{Action, Plan};
 use etcd_operator_core::quorum::quorum;
+use etcd_operator_core::version::Version;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use snapshots::{anything, settled};
@@ -104,9 +105,68 @@ proptest! {
         for action in plan.actions.iter().filter(|_| formed) {
             let harmless = match action {
                 Action::SetReplicas { replicas: wanted } => *wanted >= replicas,
-                action => matches!(action, Action::AddFinalizer | Action::RecordFormed { .. } | Action::DeleteOrder { .. }),
+                Action::AddFinalizer | Action::RecordFormed { .. } => true,
+                Action::DeleteOrder { .. } | Action::AdoptClaim { .. } => true,
+                _ => false,
             };
             prop_assert!(harmless, "{plan}");
+        }
+    }
+
+    #[test]
+    fn what_belongs_to_another_cluster_is_left_alone((goal, seen) in anything()) {
+        let plan = decide(&goal, &seen);
+        let foreign = |ordinal| seen.claims[ordinal].cluster_uid != seen.cluster.uid;
+        for action in &plan.actions {
+            match action {
+                Action::DeleteClaim { ordinal, .. } | Action::LabelClaim { ordinal, .. } => {
+                    prop_assert!(!foreign(ordinal), "{plan}");
+                }
+                Action::AdoptClaim { ordinal, .. } => {
+                    let claim = &seen.claims[ordinal];
+                    prop_assert!(foreign(ordinal) && !claim.terminating, "{plan}");
+                    prop_assert_eq!(goal.adopts.as_ref(), Some(&claim.cluster_uid));
+                    prop_assert!(seen.cluster.formed.is_none() && seen.set.is_none() && seen.order.is_none());
+                }
+                _ => {}
+            }
+        }
+    }
+
+    #[test]
+    fn beside_foreign_volumes_nothing_begins((goal, seen) in anything()) {
+        let plan = decide(&goal, &seen);
+        let foreign = seen.claims.values().any(|claim| claim.cluster_uid != seen.cluster.uid);
+        let prepares = |action: &Action| matches!(action, Action::AddFinalizer | Action::AdoptClaim { .. });
+        let begins = !plan.actions.iter().all(prepares);
+        prop_assert!(!foreign || !begins || seen.cluster.deleting, "{plan}");
+    }
+
+    #[test]
+    fn members_are_changed_only_in_the_cluster_that_formed((goal, seen) in anything()) {
+        for action in &decide(&goal, &seen).actions {
+            if let Action::AddLearner { cluster, .. }
+            | Action::Promote { cluster, .. }
+            | Action::MoveLeader { cluster, .. }
+            | Action::RemoveMember { cluster, .. } = action
+            {
+                prop_assert_eq!(seen.formed(), Some(*cluster));
+            }
+        }
+    }
+
+    #[test]
+    fn a_second_learner_needs_every_started_member_at_3_6((goal, seen) in anything()) {
+        let plan = decide(&goal, &seen);
+        let adds = plan.actions.iter().any(|action| matches!(action, Action::AddLearner { .. }));
+        if let (Some(members), true) = (seen.etcd.members.known(), adds) {
+            let learners = members.learners().count();
+            let mut started = members.list.iter().filter(|(_, member)| member.start != Start::Added);
+            let accept = started.all(|(&id, _)| {
+                let version = seen.answer_of(id).and_then(|answer| answer.version);
+                version.is_some_and(|version| version >= Version::new(3, 6, 0))
+            });
+            prop_assert!(learners == 0 || learners == 1 && accept, "{plan}");
         }
     }
 }

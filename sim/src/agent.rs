@@ -84,9 +84,9 @@ fn confirmed_cluster(evidence: &Evidence) -> Option<ClusterId> {
 
 fn look(world: &World, ordinal: Ordinal, sandbox: &kube::Sandbox) -> Option<(Evidence, Memory)> {
     let volume = world.kube.volumes.get(&sandbox.volume)?;
-    let cluster_uid = uid("cluster", world.kube.objects.claims.get(&ordinal)?.cluster_uid);
+    let cluster_uid = uid("cluster", sandbox.template.cluster);
     let mut memory = sandbox.memory.clone();
-    let parsed = sandbox.order.map(|order| written(order, &cluster_uid));
+    let parsed = sandbox.order.map(written);
     let others = world.kube.sandboxes.iter().filter(|(other, _)| **other != ordinal);
     let mut peers = Vec::new();
     for (&other, theirs) in others.filter(|(_, theirs)| world.now >= theirs.published_from) {
@@ -127,15 +127,18 @@ fn look(world: &World, ordinal: Ordinal, sandbox: &kube::Sandbox) -> Option<(Evi
             })
             .collect();
     }
-    let identity =
-        Identity { cluster_uid: cluster_uid.clone(), name: name(ordinal), used_nonces: BTreeSet::new() };
+    let identity = volume.owner.map(|owner| Identity {
+        cluster_uid: uid("cluster", owner),
+        name: name(ordinal),
+        used_nonces: BTreeSet::new(),
+    });
     let evidence = Evidence {
         name: name(ordinal),
         peer_url: url(ordinal),
         cluster_uid,
-        adopts: None,
+        adopts: sandbox.template.adopts.map(|former| uid("cluster", former)),
         attempt: None,
-        volume: Volume { has_log: volume.data.is_some(), has_remains: false, identity: Some(identity) },
+        volume: Volume { has_log: volume.data.is_some(), has_remains: false, identity },
         used_nonces,
         void_nonces: memory.void.clone(),
         order: parsed.map_or(Order::None, Order::There),
@@ -175,9 +178,9 @@ fn list(world: &World, at: Ordinal, server: &Server) -> MemberList {
     }
 }
 
-fn written(order: kube::Order, cluster_uid: &str) -> BootstrapOrder {
+fn written(order: kube::Order) -> BootstrapOrder {
     BootstrapOrder {
-        cluster_uid: cluster_uid.to_owned(),
+        cluster_uid: uid("cluster", order.cluster),
         attempt: 1,
         armed: order.armed,
         nonce: uid("nonce", order.uid),

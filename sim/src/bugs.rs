@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use etcd_operator_core::observed::{Answer, Observed, Seen};
-use etcd_operator_core::plan::{Action, Plan};
+use etcd_operator_core::plan::{Action, Plan, Refusal};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
@@ -17,6 +17,14 @@ pub enum Bug {
     LabelSkipped,
     /// What could do harm is done on the word of a cache.
     CacheTrusted,
+    /// Volumes are deleted on the word of a cache.
+    ClaimDeletedUnconfirmed,
+    /// Writes do not depend on what was read before.
+    PreconditionsSkipped,
+    /// Volumes of another cluster are taken for our own.
+    ForeignVolumesIgnored,
+    /// Volumes are adopted although no annotation asks for it.
+    AdoptionUnasked,
 }
 
 impl Bug {
@@ -40,19 +48,62 @@ impl Bug {
                 }
             }
             Self::QuorumSkipped => everybody_serves(seen),
-            Self::OldOrderHonoured | Self::CacheTrusted => {}
+            Self::ForeignVolumesIgnored => {
+                let own = seen.cluster.uid.clone();
+                seen.claims.values_mut().for_each(|claim| claim.cluster_uid.clone_from(&own));
+            }
+            Self::OldOrderHonoured
+            | Self::CacheTrusted
+            | Self::ClaimDeletedUnconfirmed
+            | Self::PreconditionsSkipped
+            | Self::AdoptionUnasked => {}
+        }
+    }
+
+    /// Whether a plan that comes from a cache is not decided a second time.
+    pub fn trusts_cache(self, plan: &Plan) -> bool {
+        let mut harmful = plan.actions.iter().filter(|action| action.is_decided_twice());
+        harmful.all(|action| self.skips_confirmation(action))
+    }
+
+    fn skips_confirmation(self, action: &Action) -> bool {
+        match self {
+            Self::CacheTrusted => true,
+            Self::ClaimDeletedUnconfirmed => matches!(action, Action::DeleteClaim { .. }),
+            Self::QuorumSkipped
+            | Self::VolumeReused
+            | Self::OldOrderHonoured
+            | Self::LabelSkipped
+            | Self::PreconditionsSkipped
+            | Self::ForeignVolumesIgnored
+            | Self::AdoptionUnasked => false,
         }
     }
 
     /// What the operator does instead.
-    pub fn twist(self, mut plan: Plan) -> Plan {
+    pub fn twist(self, mut plan: Plan, seen: &Observed) -> Plan {
         match self {
             Self::OldOrderHonoured => {
                 plan.actions.retain(|action| !matches!(action, Action::DeleteOrder { .. }));
             }
-            Self::QuorumSkipped | Self::VolumeReused | Self::LabelSkipped | Self::CacheTrusted => {}
+            Self::AdoptionUnasked => adopt_all(seen, &mut plan),
+            Self::QuorumSkipped
+            | Self::VolumeReused
+            | Self::LabelSkipped
+            | Self::CacheTrusted
+            | Self::ClaimDeletedUnconfirmed
+            | Self::PreconditionsSkipped
+            | Self::ForeignVolumesIgnored => {}
         }
         plan
+    }
+}
+
+fn adopt_all(seen: &Observed, plan: &mut Plan) {
+    if let [Refusal::ForeignVolumes { ordinals, .. }] = &plan.refusals[..] {
+        let claims = ordinals.iter().filter_map(|it| Some((*it, seen.claims.get(it)?.uid.clone())));
+        plan.actions.extend(claims.map(|(ordinal, uid)| Action::AdoptClaim { ordinal, uid }));
+        plan.refusals.clear();
     }
 }
 

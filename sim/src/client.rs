@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use etcd_operator_core::observed::{ClusterId, Ordinal};
 
 use crate::etcd::{Change, api, consensus};
-use crate::world::{Promise, World};
+use crate::problem::Violation;
+use crate::world::World;
 
 /// Writes, and remembers what it was promised.
 #[derive(Clone, Debug, Default)]
@@ -50,21 +51,18 @@ pub fn write(world: &mut World) {
 
 /// Whoever serves a linearizable read must know every write that was acknowledged before.
 pub fn read(world: &mut World) {
-    let formed = world.formed();
     for ordinal in world.servers.keys().copied().collect::<Vec<_>>() {
         let Some(revision) = api::linearizable_revision(&world.servers, &world.network, ordinal) else {
             continue;
         };
+        let Some(sandbox) = world.kube.sandboxes.get(&ordinal) else { continue };
         let cluster = world.servers.get(&ordinal).map(|server| server.data.cluster);
+        let formed = world.formed_of(sandbox.template.cluster);
         let newest = formed.and_then(|formed| world.client.acked_revision.get(&formed)).copied().unwrap_or(0);
         if cluster != formed {
-            world.violate(Promise::Identity, || {
-                format!("etcd {ordinal} serves a different cluster than the one that bootstrapped")
-            });
+            world.violate(Violation::OtherClusterServes(ordinal));
         } else if revision < newest {
-            world.violate(Promise::Data, || {
-                format!("etcd {ordinal} serves revision {revision}, but {newest} was acknowledged")
-            });
+            world.violate(Violation::WriteLost { ordinal, revision, acknowledged: newest });
         }
     }
 }

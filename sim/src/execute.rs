@@ -10,7 +10,7 @@ use etcd_operator_core::status::Trouble;
 
 use crate::etcd::Tick;
 use crate::etcd::api::{self, Call};
-use crate::kube::{Cluster, Objects, Order, Set};
+use crate::kube::{Claim, Cluster, Objects, Order, Set, Template};
 use crate::observe::uid;
 use crate::watch;
 use crate::world::World;
@@ -18,7 +18,8 @@ use crate::world::World;
 /// What was read before the plan was made.
 #[derive(Clone, Debug)]
 pub struct Evidence {
-    cluster: Option<(u64, u64)>,
+    pub cluster: Option<(u64, u64)>,
+    pub adopts: Option<u64>,
     set: Option<(u64, u64)>,
     claims: Vec<(u64, u64)>,
     /// The pod whose etcd is called.
@@ -34,9 +35,11 @@ impl Evidence {
     /// What a request carries is what was read. What the operator may do is what the user wanted at that time: whether a
     /// cache knew it is no excuse.
     pub fn of(read: &Objects, live: &Objects) -> Self {
+        let adopts = read.cluster.as_ref().and_then(|cluster| cluster.goal.adopts.as_deref());
         let wants = |what: fn(&Cluster) -> bool| live.cluster.as_ref().is_some_and(what);
         Self {
             cluster: read.cluster.as_ref().map(|cluster| (cluster.uid, cluster.version)),
+            adopts: adopts.and_then(|former| former.strip_prefix("cluster-")?.parse().ok()),
             set: read.set.map(|set| (set.uid, set.version)),
             claims: read.claims.values().map(|claim| (claim.uid, claim.version)).collect(),
             via: None,
@@ -58,14 +61,14 @@ pub fn execute(world: &mut World, action: &Action, evidence: &Evidence) -> Outco
         Action::RecordFormed { cluster } => change_cluster(world, evidence, |there, now| {
             there.formed.get_or_insert((*cluster, now));
         }),
-        Action::CreateOrder { size } => create_order(world, *size),
+        Action::CreateOrder { size } => create_order(world, *size, evidence),
         Action::ArmOrder { uid } => arm_order(world, uid),
         Action::DeleteOrder { uid: order } => {
             let there = &mut world.kube.objects.order;
             done(there.take_if(|there| uid("order", there.uid) == *order).is_some())
         }
         Action::SetReplicas { replicas } => set_replicas(world, *replicas, evidence),
-        Action::AdoptClaim { ordinal, uid } => adopt_claim(world, *ordinal, uid),
+        Action::AdoptClaim { ordinal, uid } => adopt_claim(world, *ordinal, uid, evidence),
         Action::LabelClaim { ordinal, uid, member } => label_claim(world, *ordinal, uid, *member),
         Action::DeleteClaim { ordinal, uid } => delete_claim(world, *ordinal, uid, evidence),
         Action::DeletePod { ordinal, uid } => delete_pod(world, *ordinal, uid, evidence),
@@ -126,16 +129,16 @@ fn remove_finalizer(world: &mut World, evidence: &Evidence) -> Outcome {
     done(world.kube.objects.cluster.take_if(seen).is_some())
 }
 
-fn create_order(world: &mut World, size: u8) -> Outcome {
-    let order = Order { uid: world.kube.uid(), armed: false, size };
-    // The request may still be under way when everybody has given it up.
-    if world.random.chance(50) {
+fn create_order(world: &mut World, size: u8, evidence: &Evidence) -> Outcome {
+    let Some((cluster, _)) = evidence.cluster else { return Outcome::Overtaken };
+    let order = Order { uid: world.kube.uid(), cluster, armed: false, size };
+    if world.random.chance(world.hazards.order_created_late) {
         let when = world.now + world.random.between(1, 100);
         world.late_orders.push((when, order));
         return Outcome::Done;
     }
     let objects = &mut world.kube.objects;
-    if objects.cluster.is_none() || objects.order.is_some() {
+    if objects.order.is_some() {
         return Outcome::Overtaken;
     }
     objects.order = Some(order);
@@ -151,32 +154,37 @@ fn arm_order(world: &mut World, order: &str) -> Outcome {
 fn set_replicas(world: &mut World, replicas: u8, evidence: &Evidence) -> Outcome {
     let there = world.kube.objects.set.map(|set| (set.uid, set.version));
     let before = world.kube.objects.set.map_or(0, |set| set.replicas);
-    if world.kube.objects.cluster.is_none() || there != evidence.set {
+    let Some((cluster, _)) = evidence.cluster.filter(|_| there == evidence.set) else {
         return Outcome::Overtaken;
-    }
+    };
     for ordinal in (replicas..before).map(Ordinal) {
-        watch::voter_is_left_alone(world, ordinal, evidence, "the operator scales its pod down");
+        watch::voter_is_left_alone(world, ordinal, evidence);
     }
+    let owner = world.kube.objects.cluster.as_ref().map(|cluster| cluster.uid);
+    world.lineage.set_created_late |= there.is_none() && owner != Some(cluster);
     let fresh = world.kube.uid();
     let (uid, version) = there.unwrap_or((fresh, 0));
-    world.kube.objects.set = Some(Set { uid, version: version + 1, replicas });
+    let template = Template { cluster, adopts: evidence.adopts };
+    world.kube.objects.set = Some(Set { uid, version: version + 1, replicas, template });
     Outcome::Done
 }
 
-fn adopt_claim(world: &mut World, ordinal: Ordinal, claim: &str) -> Outcome {
-    let Some(owner) = world.kube.objects.cluster.as_ref().map(|cluster| cluster.uid) else {
+fn adopt_claim(world: &mut World, ordinal: Ordinal, claim: &str, evidence: &Evidence) -> Outcome {
+    let seen = |it: &Claim| uid("claim", it.uid) == claim && evidence.claims.contains(&(it.uid, it.version));
+    let there = world.kube.objects.claims.get(&ordinal).filter(|it| seen(it));
+    let Some(((owner, _), former)) = evidence.cluster.zip(there.map(|it| it.cluster_uid)) else {
         return Outcome::Overtaken;
     };
-    let there = world.kube.objects.claims.get_mut(&ordinal);
-    let there = there.filter(|there| uid("claim", there.uid) == claim);
-    done(
-        there
-            .map(|there| {
-                there.cluster_uid = owner;
-                there.version += 1;
-            })
-            .is_some(),
-    )
+    watch::volume_is_adoptable(world, ordinal, evidence);
+    if let Some(there) = world.kube.objects.claims.get_mut(&ordinal) {
+        there.cluster_uid = owner;
+        there.version += 1;
+        // A volume that a user has deleted carries nothing on.
+        if !there.terminating {
+            world.adopted(owner, former);
+        }
+    }
+    Outcome::Done
 }
 
 fn label_claim(world: &mut World, ordinal: Ordinal, claim: &str, member: MemberId) -> Outcome {
@@ -207,7 +215,7 @@ fn delete_pod(world: &mut World, ordinal: Ordinal, pod: &str, evidence: &Evidenc
     let there = world.kube.objects.pods.get_mut(&ordinal);
     let Some(there) = there.filter(|there| uid("pod", there.uid) == pod) else { return Outcome::Overtaken };
     there.terminating = true;
-    watch::voter_is_left_alone(world, ordinal, evidence, "the operator deletes its pod");
+    watch::voter_is_left_alone(world, ordinal, evidence);
     Outcome::Done
 }
 
@@ -218,12 +226,13 @@ fn call(
     cluster: ClusterId,
     request: impl FnOnce(&mut Call<'_>, Ordinal) -> Result<(), api::Error>,
 ) -> Outcome {
-    let World { servers, network, truth, now, strict, .. } = world;
     let serves = |via: &Ordinal| {
-        servers.get(via).is_some_and(|server| server.data.cluster == cluster)
-            && api::linearizable_revision(servers, network, *via).is_some()
+        world.servers.get(via).is_some_and(|server| server.data.cluster == cluster)
+            && world.reaches(*via)
+            && api::linearizable_revision(&world.servers, &world.network, *via).is_some()
     };
     let Some(via) = via.filter(serves) else { return refused(&api::Error::Unavailable) };
+    let World { servers, network, truth, now, strict, .. } = world;
     let mut call = Call { servers, network, truth, now: *now, strict: *strict };
     request(&mut call, via).map_or_else(|error| refused(&error), |()| Outcome::Done)
 }

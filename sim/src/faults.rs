@@ -1,13 +1,14 @@
-//! What happens to the world: pods killed, nodes away, volumes lost, edits of the spec.
+//! What happens to the world: pods killed, nodes down, volumes lost, edits of the spec.
 
 use std::rc::Rc;
 
-use etcd_operator_core::decide::{OnDelete, OnStop};
+use etcd_operator_core::decide::{Goal, OnDelete, OnStop};
 use etcd_operator_core::observed::Ordinal;
 use etcd_operator_core::quorum::quorum;
 
 use crate::etcd::Tick;
 use crate::kube::Cluster;
+use crate::observe::uid;
 use crate::operator::Operator;
 use crate::world::World;
 
@@ -18,7 +19,14 @@ pub struct Faults {
     pub kill: u64,
     pub delete_pod: u64,
     pub lose_volume: u64,
-    pub cut: u64,
+    /// A node is down, or returns.
+    pub node: u64,
+    /// A user forces the deletion of a pod on a node that is down.
+    pub force: u64,
+    /// Messages from one pod to another are lost, or arrive again.
+    pub sever: u64,
+    /// No operator reaches a pod, or they reach it again.
+    pub hide: u64,
     pub unplaceable: u64,
     pub freeze: u64,
     pub blind: u64,
@@ -29,15 +37,18 @@ pub struct Faults {
     /// Volumes are lost also beyond what a quorum can bear: then only a second cluster is forbidden.
     pub unbearable: bool,
     pub delete_cluster: Option<Tick>,
+    /// A user creates a deleted cluster again, or does something about volumes that it left.
+    pub recreate: u64,
 }
 
 impl Faults {
     /// Everything that may happen in this tick.
     pub fn strike(&self, world: &mut World, operators: &mut [Operator]) {
         if world.random.chance(self.edit) {
-            self.edit_spec(world);
+            edit_spec(world);
         }
         self.strike_pods(world);
+        self.strike_network(world);
         self.strike_operators(world, operators);
         if world.random.chance(self.order_deleted) && world.kube.objects.order.take().is_some() {
             world.note(|| "a user deletes the bootstrap order".into());
@@ -54,10 +65,11 @@ impl Faults {
             world.note(|| "a user deletes the status".into());
         }
         if self.delete_cluster == Some(world.now) {
-            let on_delete = if world.random.chance(500) { OnDelete::Delete } else { OnDelete::Retain };
-            world.note(|| format!("a user deletes the cluster: {on_delete:?}"));
-            world.kube.delete_cluster(on_delete);
-            world.deleted = Some(on_delete);
+            let on_delete = if world.random.chance(300) { OnDelete::Delete } else { OnDelete::Retain };
+            world.delete_cluster(on_delete);
+        }
+        if world.random.chance(self.recreate) {
+            recreate(world);
         }
     }
 
@@ -66,21 +78,6 @@ impl Faults {
         let objects = &world.kube.objects;
         let deletes = |cluster: &Cluster| cluster.goal.on_stop == OnStop::Delete;
         !self.unbearable && !objects.cluster.as_ref().is_some_and(deletes) && !objects.claims.is_empty()
-    }
-
-    fn edit_spec(&self, world: &mut World) {
-        let sizes = [0, 1, 1, 2, 3, 3, 3, 4, 5, 5, 7, 9];
-        let size = *world.random.pick(&sizes).unwrap_or(&3);
-        let Some(cluster) = &mut world.kube.objects.cluster else { return };
-        if size == 2 {
-            cluster.goal.paused ^= true;
-            cluster.version += 1;
-        }
-        if cluster.goal.size != size && !cluster.deleting {
-            cluster.goal.size = size;
-            cluster.version += 1;
-            world.note(|| format!("a user edits the size: {size}"));
-        }
     }
 
     fn strike_pods(&self, world: &mut World) {
@@ -97,16 +94,22 @@ impl Faults {
             pod.terminating = true;
             world.note(|| format!("a user deletes pod {ordinal}"));
         }
-        if world.random.chance(self.lose_volume) && (self.unbearable || may_lose(world, ordinal)) {
-            lose_volume(world, ordinal);
-        }
-        if world.random.chance(self.cut) {
-            if !world.network.cut.remove(&ordinal) && world.network.cut.len() < 2 {
-                world.cut_off(ordinal);
-                world.note(|| format!("pod {ordinal} is unreachable"));
-            } else {
-                world.note(|| format!("pod {ordinal} can be reachable again"));
+        if world.random.chance(self.lose_volume) {
+            let bearable = may_lose(world, ordinal);
+            if bearable || self.unbearable {
+                world.data_at_risk |= !bearable;
+                lose_volume(world, ordinal);
             }
+        }
+        if world.random.chance(self.node) {
+            if world.kube.nodes_down.len() < 2 && world.random.chance(500) {
+                world.take_node_down(ordinal);
+            } else if world.kube.nodes_down.pop_first().is_some() {
+                world.note(|| "a node returns".into());
+            }
+        }
+        if world.random.chance(self.force) && world.network.cut.contains(&ordinal) {
+            world.force_deletion(ordinal);
         }
         if world.random.chance(self.unplaceable) {
             let ordinal = Ordinal(world.random.below(9) as u8);
@@ -114,6 +117,27 @@ impl Faults {
                 world.kube.unplaceable.insert(ordinal);
                 world.note(|| format!("no node has room for pod {ordinal}"));
             }
+        }
+    }
+
+    fn strike_network(&self, world: &mut World) {
+        let ordinal = |world: &mut World| Ordinal(world.random.below(5) as u8);
+        if world.random.chance(self.sever) {
+            let (from, to) = (ordinal(world), ordinal(world));
+            if from == to || world.random.chance(400) {
+                world.network.severed.clear();
+                world.note(|| "all pods are connected again".into());
+            } else {
+                let both = world.random.chance(500);
+                world.network.severed.insert((from, to));
+                world.network.severed.extend(both.then_some((to, from)));
+                world.note(|| format!("pod {from} does not reach pod {to}; both ways: {both}"));
+            }
+        }
+        if world.random.chance(self.hide) {
+            let ordinal = ordinal(world);
+            let hidden = world.unreachable.insert(ordinal) || !world.unreachable.remove(&ordinal);
+            world.note(|| format!("the operators reach pod {ordinal}: {}", !hidden));
         }
     }
 
@@ -138,6 +162,57 @@ impl Faults {
                 operator.crash(world);
             }
         }
+    }
+}
+
+fn edit_spec(world: &mut World) {
+    let sizes = [0, 1, 1, 2, 3, 3, 3, 4, 5, 5, 7, 9];
+    let size = *world.random.pick(&sizes).unwrap_or(&3);
+    let Some(cluster) = &mut world.kube.objects.cluster else { return };
+    if size == 2 {
+        cluster.goal.paused ^= true;
+        cluster.version += 1;
+    }
+    if cluster.goal.size != size && !cluster.deleting {
+        cluster.goal.size = size;
+        cluster.version += 1;
+        world.note(|| format!("a user edits the size: {size}"));
+    }
+}
+
+/// The UID of no cluster.
+const NOBODY: u64 = 0;
+
+/// A deleted cluster is created again, with or without the volumes that it left. Where those block it, a user names their
+/// owner in the annotation, or deletes them. A user who asked for an adoption does not revoke it: agents accept a volume only
+/// while the annotation names its owner, so an adoption that is half done would stay so.
+fn recreate(world: &mut World) {
+    let objects = &world.kube.objects;
+    let left = objects.claims.values().next().map(|claim| claim.cluster_uid);
+    let deleted = world.lineage.deleted.as_ref().map(|cluster| (cluster.uid, cluster.goal.clone()));
+    if let (None, Some((former, goal))) = (&objects.cluster, deleted) {
+        let choices = [None, Some(former), left, left, Some(NOBODY)];
+        let adopts = world.random.pick(&choices).copied().flatten().map(|former| uid("cluster", former));
+        world.create_cluster(Goal { adopts, on_delete: OnDelete::Retain, ..goal });
+        return;
+    }
+    let foreign = world.kube.foreign_claims();
+    let adopted = |cluster: &Cluster| cluster.goal.adopts.clone().filter(|it| *it != uid("cluster", NOBODY));
+    if foreign.is_empty() || objects.cluster.as_ref().and_then(adopted).is_some() {
+        return;
+    }
+    if world.random.chance(500) {
+        world.note(|| "a user deletes the volumes of the previous cluster".into());
+        for ordinal in foreign {
+            if let Some(claim) = world.kube.objects.claims.get_mut(&ordinal) {
+                claim.terminating = true;
+                claim.version += 1;
+            }
+        }
+    } else if let Some(cluster) = &mut world.kube.objects.cluster {
+        cluster.goal.adopts = left.map(|former| uid("cluster", former));
+        cluster.version += 1;
+        world.note(|| format!("a user asks to adopt the volumes of {left:?}"));
     }
 }
 
@@ -168,12 +243,17 @@ fn lose_volume(world: &mut World, ordinal: Ordinal) {
         world.kube.sandboxes.remove(&ordinal);
         world.kube.objects.pods.remove(&ordinal);
     } else {
-        world.note(|| format!("the data directory {ordinal} is wiped"));
-        let volume = world.kube.sandboxes.get(&ordinal).map(|sandbox| sandbox.volume);
-        if let Some(volume) = volume.and_then(|volume| world.kube.volumes.get_mut(&volume)) {
-            volume.data = None;
-        }
-        let after = world.random.between(1, 10);
-        world.restart_container(ordinal, after);
+        wipe(world, ordinal);
     }
+}
+
+/// The volume stays, and what etcd wrote to it is gone.
+pub fn wipe(world: &mut World, ordinal: Ordinal) {
+    world.note(|| format!("the data directory {ordinal} is wiped"));
+    let volume = world.kube.sandboxes.get(&ordinal).map(|sandbox| sandbox.volume);
+    if let Some(volume) = volume.and_then(|volume| world.kube.volumes.get_mut(&volume)) {
+        volume.data = None;
+    }
+    let after = world.random.between(1, 10);
+    world.restart_container(ordinal, after);
 }

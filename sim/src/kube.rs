@@ -1,17 +1,18 @@
-//! Kubernetes as far as it matters here: objects with UIDs and resource versions, the StatefulSet controller
-//! (Parallel, OnDelete), the protection of volume claims in use, garbage collection.
+//! Kubernetes as far as it matters here: objects with UIDs and resource versions, nodes that can be down, and the
+//! controllers and kubelets that act on them.
+
+mod controllers;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use etcd_operator_core::decide::{Goal, OnDelete};
-use etcd_operator_core::observed::{Blocked, ClusterId, MemberId, Ordinal, Process};
+use etcd_operator_core::observed::{ClusterId, MemberId, Ordinal, Process};
 
 use crate::agent::Memory;
 use crate::etcd::{Data, Tick};
-use crate::random::Random;
 
 /// What the API server holds.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Objects {
     pub cluster: Option<Cluster>,
     pub order: Option<Order>,
@@ -20,7 +21,7 @@ pub struct Objects {
     pub claims: BTreeMap<Ordinal, Claim>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Cluster {
     pub uid: u64,
     pub version: u64,
@@ -34,27 +35,42 @@ pub struct Cluster {
 pub struct Order {
     /// Also its nonce.
     pub uid: u64,
+    /// The EtcdCluster that owns it, by its UID.
+    pub cluster: u64,
     pub armed: bool,
     pub size: u8,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Set {
     pub uid: u64,
     pub version: u64,
     pub replicas: u8,
+    pub template: Template,
 }
 
-#[derive(Clone, Debug)]
+/// What the pods of a StatefulSet are created with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Template {
+    /// The EtcdCluster that owns the StatefulSet, by its UID.
+    pub cluster: u64,
+    /// The previous EtcdCluster whose volumes the agents accept.
+    pub adopts: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
 pub struct Pod {
     pub uid: u64,
+    /// The StatefulSet that owns it, by its UID.
+    pub set: u64,
+    pub template: Template,
     pub terminating: bool,
     pub published: bool,
     /// What the kubelet last reported.
     pub reported: Process,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Claim {
     pub uid: u64,
     pub version: u64,
@@ -64,9 +80,12 @@ pub struct Claim {
     pub volume: Option<u64>,
 }
 
-/// What lies on a disk.
+/// A local disk: pods that use it run on its node.
 #[derive(Clone, Debug, Default)]
 pub struct Volume {
+    pub node: u64,
+    /// The EtcdCluster whose agents wrote to it first, by its UID.
+    pub owner: Option<u64>,
     pub data: Option<Data>,
     /// The order that was followed here.
     pub followed: Option<u64>,
@@ -76,6 +95,8 @@ pub struct Volume {
 #[derive(Clone, Debug)]
 pub struct Sandbox {
     pub uid: u64,
+    pub template: Template,
+    pub node: u64,
     pub volume: u64,
     /// The order as the kubelet last mounted it.
     pub order: Option<Order>,
@@ -97,6 +118,8 @@ pub struct Kube {
     pub sandboxes: BTreeMap<Ordinal, Sandbox>,
     /// Pods that no node has room for.
     pub unplaceable: BTreeSet<Ordinal>,
+    /// Since when nodes are down. Each volume has a node of its own.
+    pub nodes_down: BTreeMap<u64, Tick>,
     last_uid: u64,
 }
 
@@ -106,140 +129,10 @@ impl Kube {
         self.last_uid
     }
 
-    /// One pass of the controllers and kubelets, each of which may be late.
-    pub fn tick(&mut self, random: &mut Random, now: Tick, away: &BTreeSet<Ordinal>) {
-        self.collect_garbage();
-        if random.chance(700) {
-            self.run_statefulset_controller();
-        }
-        for ordinal in self.objects.pods.keys().copied().collect::<Vec<_>>() {
-            self.run_kubelet(ordinal, random, now);
-        }
-        self.protect_claims();
-        for (ordinal, sandbox) in &mut self.sandboxes {
-            if random.chance(300) && !away.contains(ordinal) {
-                sandbox.order = self.objects.order;
-            }
-            if let Some(pod) = self.objects.pods.get_mut(ordinal) {
-                let published = now >= sandbox.published_from;
-                let heard = random.chance(500) && !away.contains(ordinal);
-                if heard && (pod.reported != sandbox.state || pod.published != published) {
-                    pod.reported = sandbox.state.clone();
-                    pod.published = published;
-                    if let Some(set) = &mut self.objects.set {
-                        set.version += 1;
-                    }
-                }
-            }
-        }
-    }
-
-    /// What belongs to a cluster goes with it; what belongs to a StatefulSet likewise.
-    fn collect_garbage(&mut self) {
-        if self.objects.cluster.is_none() {
-            self.objects.set = None;
-            self.objects.order = None;
-        }
-        if self.objects.set.is_none() {
-            self.objects.pods.values_mut().for_each(|pod| pod.terminating = true);
-        }
-    }
-
-    fn run_statefulset_controller(&mut self) {
-        let Some(set) = self.objects.set else { return };
-        let Some(owner) = self.objects.cluster.as_ref().map(|cluster| cluster.uid) else { return };
-        for ordinal in Ordinal::below(set.replicas) {
-            if self.objects.pods.contains_key(&ordinal) {
-                continue;
-            }
-            match self.objects.claims.get(&ordinal) {
-                // The real one reports an error and tries again, too.
-                Some(claim) if claim.terminating => continue,
-                Some(_) => {}
-                None => {
-                    let claim = Claim {
-                        uid: self.uid(),
-                        version: 1,
-                        terminating: false,
-                        cluster_uid: owner,
-                        member: None,
-                        volume: None,
-                    };
-                    self.objects.claims.insert(ordinal, claim);
-                }
-            }
-            let reported = Process::CannotStart(Blocked::Unschedulable("not placed yet".into()));
-            let pod = Pod { uid: self.uid(), terminating: false, published: false, reported };
-            self.objects.pods.insert(ordinal, pod);
-        }
-        for (_, pod) in self.objects.pods.iter_mut().filter(|(ordinal, _)| ordinal.0 >= set.replicas) {
-            pod.terminating = true;
-        }
-    }
-
-    fn run_kubelet(&mut self, ordinal: Ordinal, random: &mut Random, now: Tick) {
-        let Some(pod) = self.objects.pods.get(&ordinal) else { return };
-        let (uid, terminating) = (pod.uid, pod.terminating);
-        match self.sandboxes.get_mut(&ordinal) {
-            Some(sandbox) if terminating => {
-                let ends = *sandbox.ends.get_or_insert(now + random.between(1, 20));
-                if now >= ends {
-                    self.sandboxes.remove(&ordinal);
-                    self.objects.pods.remove(&ordinal);
-                }
-            }
-            None if terminating => {
-                self.objects.pods.remove(&ordinal);
-            }
-            Some(_) => {}
-            None if self.unplaceable.contains(&ordinal) || !random.chance(300) => {}
-            None => self.place(ordinal, uid, random, now),
-        }
-    }
-
-    fn place(&mut self, ordinal: Ordinal, uid: u64, random: &mut Random, now: Tick) {
-        let Some(claim) = self.objects.claims.get(&ordinal).filter(|claim| !claim.terminating) else {
-            return;
-        };
-        let volume = match claim.volume {
-            Some(volume) => volume,
-            None => {
-                let volume = self.uid();
-                self.volumes.insert(volume, Volume::default());
-                if let Some(claim) = self.objects.claims.get_mut(&ordinal) {
-                    claim.volume = Some(volume);
-                    claim.version += 1;
-                }
-                volume
-            }
-        };
-        let sandbox = Sandbox {
-            uid,
-            volume,
-            order: self.objects.order,
-            starts: now + random.between(1, 15),
-            published_from: now + random.between(0, 10),
-            state: Process::Beginning,
-            failures: 0,
-            memory: Memory::default(),
-            ends: None,
-        };
-        self.sandboxes.insert(ordinal, sandbox);
-    }
-
-    /// A claim that is going goes when no pod on a node uses it, and its volume with it.
-    fn protect_claims(&mut self) {
-        let sandboxes = &self.sandboxes;
-        let gone: Vec<Ordinal> = self
-            .objects
-            .claims
-            .iter()
-            .filter(|(ordinal, claim)| claim.terminating && !sandboxes.contains_key(ordinal))
-            .map(|(&ordinal, _)| ordinal)
-            .collect();
-        for ordinal in gone {
-            self.lose_claim(ordinal);
-        }
+    /// The pods whose node is down: the kubelet reports nothing and ends nothing there.
+    pub fn pods_on_nodes_down(&self) -> BTreeSet<Ordinal> {
+        let down = self.sandboxes.iter().filter(|(_, sandbox)| self.nodes_down.contains_key(&sandbox.node));
+        down.map(|(&ordinal, _)| ordinal).collect()
     }
 
     pub fn lose_claim(&mut self, ordinal: Ordinal) {
@@ -248,7 +141,14 @@ impl Kube {
         }
     }
 
-    /// Somebody asks for the end of the cluster.
+    /// A user creates the EtcdCluster, perhaps again under its name.
+    pub fn create_cluster(&mut self, goal: Goal) -> u64 {
+        let uid = self.uid();
+        let cluster = Cluster { uid, version: 1, goal, deleting: false, finalizer: false, formed: None };
+        self.objects.cluster = Some(cluster);
+        uid
+    }
+
     pub fn delete_cluster(&mut self, on_delete: OnDelete) {
         if let Some(cluster) = &mut self.objects.cluster {
             cluster.goal.on_delete = on_delete;
@@ -258,5 +158,28 @@ impl Kube {
                 self.objects.cluster = None;
             }
         }
+    }
+
+    /// The claims that belong to another EtcdCluster than the present one.
+    pub fn foreign_claims(&self) -> Vec<Ordinal> {
+        let Some(cluster) = &self.objects.cluster else { return Vec::new() };
+        let foreign = self.objects.claims.iter().filter(|(_, claim)| claim.cluster_uid != cluster.uid);
+        foreign.map(|(&ordinal, _)| ordinal).collect()
+    }
+}
+
+impl Objects {
+    /// How many objects were created, changed or deleted since then; resource versions aside.
+    pub fn changes_since(&self, before: &Self) -> u64 {
+        let unversioned = |cluster: &Option<Cluster>| cluster.clone().map(|it| Cluster { version: 0, ..it });
+        let changed = [
+            unversioned(&self.cluster) != unversioned(&before.cluster),
+            self.order != before.order,
+            self.set.map(|set| (set.uid, set.replicas)) != before.set.map(|set| (set.uid, set.replicas)),
+        ];
+        let ordinals = || Ordinal::below(u8::MAX);
+        let pods = ordinals().filter(|it| self.pods.get(it) != before.pods.get(it)).count();
+        let claims = ordinals().filter(|it| self.claims.get(it) != before.claims.get(it)).count();
+        changed.into_iter().map(u64::from).sum::<u64>() + (pods + claims) as u64
     }
 }

@@ -6,19 +6,23 @@
 //! [`decide_start`](etcd_operator_core::start::decide_start) guards every start of etcd, and [`execute`] says what the
 //! real executor has to check.
 //!
-//! While faults strike, safety is watched at every tick: nothing that was acknowledged is lost, no second cluster is
-//! founded, no volume goes while its member is listed, no voter is disturbed. When they end, everything must get where
-//! it should be, and then stay quiet.
+//! While faults strike, safety is checked at every tick: nothing that was acknowledged is lost, no second cluster is
+//! bootstrapped, no volume is deleted while its member is listed, no voter is disrupted. When they end, everything must
+//! converge, and then stay quiet.
 
 pub mod agent;
 pub mod bugs;
 pub mod client;
+mod ending;
 pub mod etcd;
 pub mod execute;
 pub mod faults;
 pub mod kube;
+mod lineage;
 pub mod observe;
 pub mod operator;
+mod past;
+pub mod problem;
 pub mod random;
 pub mod run;
 pub mod script;

@@ -1,5 +1,6 @@
 //! Runs the simulation for many seeds, or shows one.
 
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
@@ -13,9 +14,9 @@ struct Arguments {
     /// The number of seeds to run
     #[arg(long, default_value_t = 10_000)]
     seeds: u64,
-    /// The first seed
-    #[arg(long, default_value_t = 0)]
-    from: u64,
+    /// The first seed; a random one by default
+    #[arg(long)]
+    from: Option<u64>,
     /// Run only this seed
     #[arg(long)]
     seed: Option<u64>,
@@ -46,6 +47,8 @@ fn run(arguments: &Arguments, out: &mut impl Write) -> io::Result<bool> {
     if let Some(seed) = seed {
         return show(&Script::random(seed), trace, out);
     }
+    let from = from.unwrap_or_else(random_seed);
+    writeln!(out, "first seed: {from}; to repeat: make sim SEED={from} SEEDS={seeds}")?;
     let mut failed = Vec::new();
     let (mut ticks, mut acked, mut effects) = (0, 0, 0);
     for seed in from..from + seeds {
@@ -73,6 +76,11 @@ fn run(arguments: &Arguments, out: &mut impl Write) -> io::Result<bool> {
         failed.len()
     )?;
     Ok(failed.is_empty())
+}
+
+/// Short enough to be typed.
+fn random_seed() -> u64 {
+    RandomState::new().hash_one("the first seed") % 1_000_000_000
 }
 
 fn show(script: &Script, trace: bool, out: &mut impl Write) -> io::Result<bool> {

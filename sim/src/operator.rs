@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
+use etcd_operator_core::decide::decide;
 use etcd_operator_core::observed::Observed;
 use etcd_operator_core::plan::{Action, Plan};
 use etcd_operator_core::round::{Clock, Ended, Freshness, LearnsBy, Next, Outcome, Round, Versions};
@@ -33,8 +34,8 @@ pub struct Operator {
     pub quiet_since: Option<Tick>,
     /// How many actions it has carried out.
     pub effects: u64,
-    /// It is killed after this many.
-    pub crash_after: Option<u64>,
+    /// What happens to one of them, counted from 1.
+    pub disturbed: Option<(u64, Disturbance)>,
     pub troubles: Troubles,
     bug: Option<Bug>,
     late: Vec<(Tick, Action, Evidence)>,
@@ -49,6 +50,19 @@ pub struct Troubles {
     pub crash: u64,
     pub lost_answer: u64,
     pub late_request: u64,
+}
+
+/// What happens to one effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disturbance {
+    KilledBefore,
+    KilledAfter,
+    AnswerLost,
+    FailsOnce,
+}
+
+impl Disturbance {
+    pub const ALL: [Self; 4] = [Self::KilledBefore, Self::KilledAfter, Self::AnswerLost, Self::FailsOnce];
 }
 
 impl Operator {
@@ -89,8 +103,7 @@ impl Operator {
         self.next_round = world.now + world.random.between(5, 50);
     }
 
-    fn cached(&self, world: &World) -> Objects {
-        let live = &world.kube.objects;
+    fn cached(&self, live: &Objects) -> Objects {
         let [cluster, order, set, pods, claims] = &self.frozen;
         let view = |frozen: &Option<Rc<Objects>>| frozen.clone();
         Objects {
@@ -104,25 +117,33 @@ impl Operator {
 
     fn observe(&mut self, world: &mut World) {
         let freshness = self.round.begin();
-        let trusts_cache = self.bug == Some(Bug::CacheTrusted);
+        let ago = world.observation_time();
+        let live = world.objects(ago);
         let objects = match freshness {
-            Freshness::Live if !trusts_cache => world.kube.objects.clone(),
-            Freshness::Cached | Freshness::Live => self.cached(world),
+            Freshness::Live if self.bug != Some(Bug::CacheTrusted) => (*live).clone(),
+            Freshness::Cached | Freshness::Live => self.cached(&live),
         };
-        let Some((goal, mut seen)) = observe(world, &objects, self.sight, &mut self.round.memory) else {
+        let memory = &mut self.round.memory;
+        let Some((goal, mut seen)) = observe(world, &objects, ago, self.sight, memory) else {
             self.settle(world, Plan::default());
             return self.rest(world, &Ended::Superseded);
         };
-        let trusted = if trusts_cache { Freshness::Live } else { freshness };
+        let mut trusted = freshness;
         if let Some(bug) = self.bug {
             bug.blind(&mut seen);
+            if bug.trusts_cache(&decide(&goal, &seen)) {
+                trusted = Freshness::Live;
+            }
         }
         let versions = versions(&objects);
         match self.round.consider(&goal, &seen, &versions, trusted) {
             Next::Unchanged => self.rest(world, &Ended::Idle(Plan::default(), LearnsBy::Asking)),
             Next::Confirm => {}
             Next::Proceed(plan) => {
-                let plan = self.bug.map_or(plan.clone(), |bug| bug.twist(plan));
+                let plan = match self.bug {
+                    Some(bug) => bug.twist(plan, &seen),
+                    None => plan,
+                };
                 if plan != self.last_plan && !plan.is_settled() {
                     let text = plan.to_string();
                     world.note(|| format!("operator {}: {}", self.name, text.trim_end().replace('\n', "; ")));
@@ -134,7 +155,7 @@ impl Operator {
                     self.rest(world, &ended);
                 }
                 self.steps = plan.actions.iter().cloned().collect();
-                self.basis = Some((seen, Evidence::of(&objects, &world.kube.objects)));
+                self.basis = Some((seen, Evidence::of(&objects, &live)));
                 self.settle(world, plan);
                 // A member that fails between the two is the business of etcd's own check.
                 if !world.strict
@@ -164,24 +185,38 @@ impl Operator {
 
     fn step(&mut self, world: &mut World, action: &Action) {
         let Some((seen, mut evidence)) = self.basis.clone() else { return };
+        if self.bug == Some(Bug::PreconditionsSkipped) {
+            evidence = Evidence::of(&world.kube.objects, &world.kube.objects);
+        }
         evidence.via = self.round.via(action, &seen);
-        let outcome = if world.random.chance(self.troubles.late_request) {
+        if world.random.chance(self.troubles.late_request) {
             let when = world.now + world.random.between(1, 50);
             world.note(|| format!("  delayed: {action}"));
             self.late.push((when, action.clone(), evidence));
-            unanswered()
-        } else {
-            let outcome = execute(world, action, &evidence);
-            self.effects += 1;
-            if world.random.chance(self.troubles.lost_answer) { unanswered() } else { outcome }
+            return self.conclude(world, action, unanswered());
+        }
+        self.effects += 1;
+        let disturbance = self.disturbed.filter(|(nth, _)| *nth == self.effects).map(|(_, it)| it);
+        let outcome = match disturbance {
+            Some(Disturbance::KilledBefore | Disturbance::FailsOnce) => unanswered(),
+            Some(Disturbance::KilledAfter | Disturbance::AnswerLost) | None => {
+                execute(world, action, &evidence)
+            }
         };
+        let lost =
+            disturbance == Some(Disturbance::AnswerLost) || world.random.chance(self.troubles.lost_answer);
+        self.conclude(world, action, if lost { unanswered() } else { outcome });
+        let killed = matches!(disturbance, Some(Disturbance::KilledBefore | Disturbance::KilledAfter));
+        if killed || world.random.chance(self.troubles.crash) {
+            self.crash(world);
+        }
+    }
+
+    fn conclude(&mut self, world: &mut World, action: &Action, outcome: Outcome) {
         let ended = if matches!(outcome, Outcome::NotDone(_)) { Ended::Stuck } else { Ended::Moved };
         if !self.round.stepped(action, outcome) {
             self.steps.clear();
             self.rest(world, &ended);
-        }
-        if self.crash_after == Some(self.effects) || world.random.chance(self.troubles.crash) {
-            self.crash(world);
         }
     }
 

@@ -1,21 +1,22 @@
 //! One run: some time with faults, then time to settle.
 
-use std::fmt::{self, Write};
+use std::fmt;
 
-use etcd_operator_core::decide::{Goal, OnDelete, OnStop};
-use etcd_operator_core::observed::{Ordinal, Start};
-use etcd_operator_core::plan::Refusal;
-use etcd_operator_core::quorum::quorum;
+use etcd_operator_core::decide::Goal;
+use etcd_operator_core::observed::Ordinal;
+use etcd_operator_core::plan::{Plan, PodCause, Refusal, WaitingOn};
 
 use crate::agent;
 use crate::bugs::Bug;
-use crate::etcd::Tick;
-use crate::kube::{Cluster, Volume};
-use crate::observe::Sight;
+use crate::ending::{self, Ending};
+use crate::etcd::{Change, Tick};
+use crate::faults;
+use crate::observe::{Sight, uid};
 use crate::operator::{Operator, Troubles};
+use crate::problem::{Problem, Promise, Wrong};
 use crate::random::Random;
 use crate::script::{Script, Step};
-use crate::world::{Promise, World};
+use crate::world::World;
 
 /// Ten minutes; a minute of it may be the order's, and nine members join one after the other.
 const TIME_TO_SETTLE: Tick = 6000;
@@ -27,18 +28,22 @@ pub fn play(script: &Script) -> Result<Success, Failure> {
 }
 
 /// How a run ended well.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Success {
     pub ticks: Tick,
     pub acked: u64,
+    /// How many actions the operators tried.
     pub effects: u64,
+    /// How many objects they changed, and how many membership changes etcd agreed upon; counted only without faults.
+    pub changes: (u64, usize),
+    pub ending: Ending,
 }
 
 /// How a run failed.
 #[derive(Clone, Debug)]
 pub struct Failure {
     pub seed: u64,
-    pub problem: String,
+    pub problem: Box<Problem>,
     pub trace: Vec<String>,
 }
 
@@ -53,6 +58,9 @@ struct Run<'a> {
     script: &'a Script,
     world: World,
     operators: Vec<Operator>,
+    changes: u64,
+    /// A violation was excused, so the truth is not what the members know.
+    truth_lost: bool,
 }
 
 impl<'a> Run<'a> {
@@ -60,29 +68,27 @@ impl<'a> Run<'a> {
         let mut world = World::new(Random::new(script.seed), script.traced);
         world.release = script.release;
         world.strict = script.strict;
+        world.hazards = script.hazards;
+        world.past.depth = script.observation_time;
         world.network.loss_per_mille = script.loss_per_mille;
         world.agent_bugs = agent::Bugs { follows_old_orders: script.bug == Some(Bug::OldOrderHonoured) };
-        let goal = Goal {
+        world.create_cluster(Goal {
             size: script.size,
             paused: false,
             on_stop: script.on_stop,
             on_delete: script.on_delete,
             adopts: None,
-        };
-        world.note(|| format!("the user creates a cluster: {goal:?}"));
-        let uid = world.kube.uid();
-        world.kube.objects.cluster =
-            Some(Cluster { uid, version: 1, goal, deleting: false, finalizer: false, formed: None });
+        });
         let operators = (0..script.operators)
             .map(|name| {
                 let mut operator = Operator::new(name, script.bug);
                 operator.sight = script.sight;
                 operator.troubles = script.troubles;
-                operator.crash_after = script.crash_after;
+                operator.disturbed = script.disturbed;
                 operator
             })
             .collect();
-        Self { script, world, operators }
+        Self { script, world, operators, changes: 0, truth_lost: false }
     }
 
     fn play(mut self) -> Result<Success, Failure> {
@@ -93,40 +99,76 @@ impl<'a> Run<'a> {
         self.end_faults();
         self.settle()?;
         for &step in &self.script.steps {
-            self.world.note(|| format!("{step:?}"));
-            match (step, &mut self.world.kube.objects.cluster) {
-                (Step::Size(size), Some(cluster)) => {
-                    cluster.goal.size = size;
-                    cluster.version += 1;
-                }
-                (Step::Size(_), None) => {}
-                (Step::Away(ordinal), _) => self.world.cut_off(ordinal),
-            }
+            self.take(step);
             self.operators.iter_mut().for_each(|operator| operator.quiet_since = None);
             self.settle()?;
         }
         let effects = self.operators.iter().map(|operator| operator.effects).sum();
-        Ok(Success { ticks: self.world.now - 1000, acked: self.world.client.acked, effects })
+        let logs = self.world.truth.clusters.values().map(|committed| &committed.log);
+        let is_membership = |change: &Change| change.is_membership() && !matches!(change, Change::Found(..));
+        let memberships = logs.flatten().filter(|entry| is_membership(&entry.change)).count();
+        Ok(Success {
+            ticks: self.world.now - 1000,
+            acked: self.world.client.acked,
+            effects,
+            changes: (self.changes, memberships),
+            ending: Ending::of(&self.world),
+        })
+    }
+
+    fn take(&mut self, step: Step) {
+        let world = &mut self.world;
+        world.note(|| format!("{step:?}"));
+        match step {
+            Step::Size(size) => {
+                if let Some(cluster) = &mut world.kube.objects.cluster {
+                    cluster.goal.size = size;
+                    cluster.version += 1;
+                }
+            }
+            Step::NodeDown(ordinal) => world.take_node_down(ordinal),
+            Step::NodesUp => world.kube.nodes_down.clear(),
+            Step::ForceDeletion(ordinal) => world.force_deletion(ordinal),
+            Step::Wipe(ordinal) => faults::wipe(world, ordinal),
+            Step::Delete(on_delete) => world.delete_cluster(on_delete),
+            Step::Adopt => {
+                if let Some(former) = world.lineage.deleted.clone() {
+                    world.create_cluster(Goal { adopts: Some(uid("cluster", former.uid)), ..former.goal });
+                }
+            }
+        }
     }
 
     fn tick(&mut self) -> Result<(), Failure> {
         self.world.tick();
         for operator in &mut self.operators {
+            let before = (self.script.faulty_for == 0).then(|| self.world.objects(0));
             operator.tick(&mut self.world);
+            self.changes += before.map_or(0, |before| self.world.kube.objects.changes_since(&before));
         }
-        // What is lost beyond what a quorum bears is lost; nobody can promise more.
-        match self.world.violation.take() {
-            Some((_, problem)) if !self.script.faults.unbearable => Err(self.fail(problem)),
-            Some((Promise::Identity, problem)) if !self.world.order_at_risk => Err(self.fail(problem)),
-            Some(_) | None => Ok(()),
-        }
+        let Some(violation) = self.world.violation.take() else { return Ok(()) };
+        let excused = match violation.promise() {
+            // What is lost beyond what a quorum bears is lost.
+            Promise::Data => self.world.data_at_risk,
+            // A pod whose volume is lost while it can still follow the order might follow it again.
+            // An adopted cluster of which nothing is left bootstraps anew.
+            Promise::Identity => {
+                self.world.data_at_risk && (self.world.order_at_risk || self.world.has_adopted())
+            }
+            // After that, what members know is not the truth that service is measured by.
+            Promise::Service => self.truth_lost,
+        };
+        self.truth_lost |= excused;
+        if excused { Ok(()) } else { Err(self.fail(Problem::Violated(violation))) }
     }
 
     fn end_faults(&mut self) {
         self.world.note(|| "faults end".into());
-        self.world.network.cut.clear();
-        self.world.network.loss_per_mille = 0;
+        self.world.kube.nodes_down.clear();
         self.world.kube.unplaceable.clear();
+        self.world.network.severed.clear();
+        self.world.network.loss_per_mille = 0;
+        self.world.unreachable.clear();
         if let Some(cluster) = &mut self.world.kube.objects.cluster {
             cluster.goal.paused = false;
             cluster.version += 1;
@@ -142,6 +184,7 @@ impl<'a> Run<'a> {
     /// Everything gets where it should be, and stays there.
     fn settle(&mut self) -> Result<(), Failure> {
         let deadline = self.world.now + TIME_TO_SETTLE;
+        let mut blocked_for = 0;
         while self.world.now < deadline {
             self.tick()?;
             // What was given up and still arrives is a reason to act.
@@ -150,90 +193,73 @@ impl<'a> Run<'a> {
             }
             let now = self.world.now;
             let quiet = |operator: &Operator| operator.quiet_since.is_some_and(|since| now - since > QUIET);
+            blocked_for = if self.waits_for_a_node() { blocked_for + 1 } else { 0 };
+            if blocked_for > QUIET {
+                return Ok(());
+            }
             if self.operators.iter().all(quiet) {
-                let problems = self.problems();
-                let given_up =
-                    self.is_doubtful() && self.refuses(|it| matches!(it, Refusal::FormationFailed { .. }));
-                return if problems.is_empty() || given_up || self.script.faults.unbearable {
-                    Ok(())
-                } else {
-                    Err(self.fail(format!("the final state is wrong: {problems}")))
+                let wrong = self.differences();
+                return match wrong.is_empty() || self.is_given_up() {
+                    true => Ok(()),
+                    false => Err(self.fail(Problem::WrongEnd(wrong))),
                 };
             }
         }
-        if self.script.faults.unbearable || self.is_doubtful() {
+        if self.is_hopeless() {
             return Ok(());
         }
-        let plan = self.operators.first().map(|operator| operator.last_plan.to_string()).unwrap_or_default();
-        Err(self.fail(format!("the cluster did not converge: {}; last plan: {plan}", self.problems())))
+        let plan = self.operators.first().map(|operator| operator.last_plan.clone()).unwrap_or_default();
+        Err(self.fail(Problem::NotConverged { wrong: self.differences(), plan }))
     }
 
-    fn refuses(&self, what: fn(&Refusal) -> bool) -> bool {
-        self.operators.iter().any(|operator| operator.last_plan.refusals.iter().any(what))
+    fn plans(&self) -> Vec<&Plan> {
+        self.operators.iter().map(|operator| &operator.last_plan).collect()
     }
 
-    /// Whether a pod was killed in its very first moment, so that nobody can say whether it had begun: then it is
-    /// waited for or given up, and said so, until the user deletes the cluster.
-    fn is_doubtful(&self) -> bool {
-        let begun = |volume: &Volume| volume.followed.is_some() && volume.data.is_none();
-        self.world.formed().is_none() && self.world.kube.volumes.values().any(begun)
+    fn differences(&self) -> Vec<Wrong> {
+        ending::differences(&self.world, &self.plans())
     }
 
-    fn quorum_is_kept(&self) -> bool {
-        let members = self.world.members();
-        let voters: Vec<_> = members.iter().filter(|(_, peer)| !peer.learner).collect();
-        voters.iter().filter(|(id, _)| self.world.has_data(**id)).count() >= quorum(voters.len())
-    }
-
-    /// What is not as it should be in the end.
-    fn problems(&self) -> String {
-        let objects = &self.world.kube.objects;
-        let mut problems = String::new();
-        let mut expect = |right: bool, what: &str| {
-            if !right {
-                write!(problems, "{what}; ").ok();
-            }
+    /// Whether the cluster cannot converge any more: too much data is lost, or nothing can tell whether a bootstrap began,
+    /// and the operators wait for exactly that.
+    fn is_hopeless(&self) -> bool {
+        let lost = self.world.data_at_risk && !ending::quorum_is_kept(&self.world);
+        let in_doubt = |plan: &&Plan| {
+            let waits =
+                |it: &WaitingOn| matches!(it, WaitingOn::Volumes { .. } | WaitingOn::Formation { .. });
+            plan.waiting.iter().any(waits)
+                || plan.refusals.iter().any(|it| matches!(it, Refusal::FormationFailed { .. }))
         };
-        let claims: Vec<Ordinal> = objects.claims.keys().copied().collect();
-        let Some(cluster) = &objects.cluster else {
-            expect(objects.set.is_none() && objects.pods.is_empty(), "pods of a deleted cluster remain");
-            let kept = self.world.deleted != Some(OnDelete::Delete) || claims.is_empty();
-            expect(kept, "volumes of a deleted cluster remain");
-            return problems;
-        };
-        expect(objects.order.is_none(), "the bootstrap order still exists");
-        let lost = self.refuses(|refusal| *refusal == Refusal::DataLost);
-        if lost && cluster.goal.on_stop == OnStop::Delete && claims.iter().all(|_| cluster.formed.is_some()) {
-            return problems;
-        }
-        let size = cluster.goal.size;
-        let wanted: Vec<Ordinal> = Ordinal::below(size).collect();
-        expect(objects.set.map_or(0, |set| set.replicas) == size, "the number of pods is wrong");
-        expect(objects.pods.keys().copied().eq(wanted.iter().copied()), "unexpected pods exist");
-        if size > 0 {
-            expect(claims == wanted, "unexpected volumes exist");
-            let members = self.world.members();
-            let mut ordinals: Vec<Ordinal> = members.values().map(|peer| peer.ordinal).collect();
-            ordinals.sort();
-            expect(ordinals == wanted, "the members are wrong");
-            let fine = members.values().all(|peer| !peer.learner && peer.start == Start::Published);
-            expect(fine, "a member is not a voter or has not started");
-            let runs = |ordinal: &Ordinal| self.world.servers.contains_key(ordinal);
-            let away = |ordinal: &Ordinal| self.world.network.cut.contains(ordinal);
-            expect(wanted.iter().all(|ordinal| runs(ordinal) || away(ordinal)), "an etcd is not running");
-        } else if self.world.formed().is_some() {
-            match cluster.goal.on_stop {
-                OnStop::Retain => expect(claims == [Ordinal(0)], "expected exactly one volume"),
-                OnStop::RetainAll => expect(self.quorum_is_kept(), "volumes are missing"),
-                OnStop::Delete => expect(claims.is_empty(), "volumes are left"),
-            }
-        } else {
-            expect(claims.is_empty(), "volumes are left");
-        }
-        problems
+        let doubtful = ending::is_doubtful(&self.world) && self.plans().iter().all(in_doubt);
+        lost || doubtful || self.truth_lost
     }
 
-    fn fail(&mut self, problem: String) -> Failure {
-        Failure { seed: self.script.seed, problem, trace: self.world.trace.take().unwrap_or_default() }
+    /// Whether it is hopeless, and the operators report that.
+    fn is_given_up(&self) -> bool {
+        let reported = self.plans().iter().all(|plan| !plan.refusals.is_empty());
+        self.truth_lost || self.is_hopeless() && reported
+    }
+
+    /// Whether all that is missing is a pod that stays Terminating because its node is down. Kubernetes creates no other
+    /// pod of that name before a user forces the deletion or the node returns.
+    fn waits_for_a_node(&self) -> bool {
+        let down = &self.world.network.cut;
+        let is_down = |ordinals: &[Ordinal]| ordinals.iter().all(|ordinal| down.contains(ordinal));
+        let for_pod = |waiting: &WaitingOn| matches!(waiting, WaitingOn::Pod { ordinal, cause: PodCause::Terminating } if is_down(&[*ordinal]));
+        let for_claim =
+            |waiting: &WaitingOn| matches!(waiting, WaitingOn::ClaimsGone { ordinals } if is_down(ordinals));
+        let for_node = |waiting: &WaitingOn| for_pod(waiting) || for_claim(waiting);
+        let waits = |plan: &&Plan| {
+            plan.actions.is_empty() && !plan.waiting.is_empty() && plan.waiting.iter().all(for_node)
+        };
+        !down.is_empty() && self.plans().iter().all(waits)
+    }
+
+    fn fail(&mut self, problem: Problem) -> Failure {
+        Failure {
+            seed: self.script.seed,
+            problem: problem.into(),
+            trace: self.world.trace.take().unwrap_or_default(),
+        }
     }
 }

@@ -7,9 +7,10 @@ use crate::bugs::Bug;
 use crate::etcd::{Release, Tick};
 use crate::faults::Faults;
 use crate::observe::Sight;
-use crate::operator::Troubles;
+use crate::operator::{Disturbance, Troubles};
 use crate::random::Random;
 use crate::run::{self, Failure, Success};
+use crate::world::Hazards;
 
 /// What is played.
 #[derive(Clone, Debug)]
@@ -26,18 +27,31 @@ pub struct Script {
     pub faults: Faults,
     pub troubles: Troubles,
     pub sight: Sight,
+    pub hazards: Hazards,
+    /// How many ticks an observation takes at most.
+    pub observation_time: Tick,
     pub loss_per_mille: u64,
     pub faulty_for: Tick,
     /// What happens then, each as soon as the one before has settled.
     pub steps: Vec<Step>,
-    pub crash_after: Option<u64>,
+    /// What happens to one effect of the operator, counted from 1.
+    pub disturbed: Option<(u64, Disturbance)>,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub enum Step {
     Size(u8),
-    /// The node of a pod goes away, for good.
-    Away(Ordinal),
+    /// The node of a pod is down.
+    NodeDown(Ordinal),
+    /// All nodes return.
+    NodesUp,
+    /// A user forces the deletion of a pod.
+    ForceDeletion(Ordinal),
+    /// The data directory of a pod is wiped.
+    Wipe(Ordinal),
+    Delete(OnDelete),
+    /// The cluster is created again, and adopts the volumes of the one before.
+    Adopt,
 }
 
 impl Script {
@@ -56,10 +70,12 @@ impl Script {
             faults: Faults::default(),
             troubles: Troubles::default(),
             sight: Sight::default(),
+            hazards: Hazards::default(),
+            observation_time: 0,
             loss_per_mille: 0,
             faulty_for: 0,
             steps: sizes.iter().copied().map(Step::Size).collect(),
-            crash_after: None,
+            disturbed: None,
         }
     }
 
@@ -72,7 +88,10 @@ impl Script {
             kill: often(15),
             delete_pod: often(10),
             lose_volume: often(6),
-            cut: often(10),
+            node: often(10),
+            force: often(10),
+            sever: often(15),
+            hide: often(10),
             unplaceable: often(10),
             freeze: often(20),
             blind: often(10),
@@ -82,10 +101,12 @@ impl Script {
             status_lost: often(4),
             unbearable: false,
             delete_cluster: None,
+            recreate: often(30),
         };
         let troubles = Troubles { crash: often(200), lost_answer: often(300), late_request: often(150) };
         let sight = Sight { etcd_unreachable: false, answers_lost_per_mille: often(200) };
         let loss_per_mille = often(300);
+        let observation_time = often(15);
         let mut script = Self::calm(seed, *random.pick(&[1, 1, 2, 3, 3, 3, 5, 7]).unwrap_or(&3), &[]);
         script.on_stop = *random
             .pick(&[OnStop::Retain, OnStop::Retain, OnStop::RetainAll, OnStop::Delete])
@@ -99,7 +120,7 @@ impl Script {
         script.strict = !random.chance(100);
         script.faulty_for = random.between(50, 1200);
         script.faults = faults;
-        if random.chance(100) {
+        if random.chance(200) {
             script.faults.delete_cluster = Some(1000 + random.between(10, script.faulty_for));
         }
         script.faults.unbearable = random.chance(50);
@@ -109,6 +130,8 @@ impl Script {
             script.troubles.late_request = 0;
         }
         script.sight = sight;
+        script.hazards = Hazards { killed_at_first_start: 5, order_created_late: 50 };
+        script.observation_time = observation_time;
         script.loss_per_mille = loss_per_mille;
         script
     }

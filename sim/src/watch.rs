@@ -1,57 +1,64 @@
-//! What the operator may never do, looked at when it does it.
+//! What the operator must never do, checked when it does it.
 
-use etcd_operator_core::observed::{MemberId, Ordinal, Start};
+use etcd_operator_core::observed::{MemberId, Ordinal};
 use etcd_operator_core::quorum::quorum;
 
+use crate::etcd::Peer;
 use crate::execute::Evidence;
-use crate::world::{Promise, World};
+use crate::problem::Violation;
+use crate::world::World;
 
-/// No volume goes while its member is listed, and none while there is an order that its pod would follow.
+/// No volume is deleted that is another cluster's, whose member is listed, or whose pod would follow an order again.
 pub fn volume_may_go(world: &mut World, ordinal: Ordinal, evidence: &Evidence) {
-    let volume = world.kube.objects.claims.get(&ordinal).and_then(|claim| claim.volume);
-    let data = volume.and_then(|volume| world.kube.volumes.get(&volume)?.data.as_ref());
-    let members = world.members();
-    let listed = data.and_then(|data| members.get(&data.member));
-    let matters = listed.is_some_and(|peer| !peer.learner || peer.start != Start::Added);
-    if matters && !evidence.data_may_go {
-        world.violate(Promise::Service, || {
-            format!("volume {ordinal} was deleted while etcd lists its member")
-        });
+    let Some(claim) = world.kube.objects.claims.get(&ordinal) else { return };
+    if evidence.cluster.is_some_and(|(cluster, _)| cluster != claim.cluster_uid) {
+        world.violate(Violation::ForeignVolumeDeleted(ordinal));
+        return;
+    }
+    let data = claim.volume.and_then(|volume| world.kube.volumes.get(&volume)?.data.as_ref());
+    // A cluster that never formed has nothing to lose.
+    let ours = data.filter(|data| world.formed() == Some(data.cluster));
+    let listed = ours.is_some_and(|data| world.members_of(data.cluster).contains_key(&data.member));
+    if listed && !evidence.data_may_go {
+        world.violate(Violation::MemberVolumeDeleted(ordinal));
     }
     let armed = world.kube.objects.order.is_some_and(|order| order.armed);
-    if armed && world.formed().is_some() && !is_deleting(world) {
-        world.violate(Promise::Service, || {
-            format!("volume {ordinal} was deleted while a bootstrap order exists")
-        });
+    if armed && !is_deleting(world) {
+        world.violate(Violation::VolumeDeletedDuringBootstrap(ordinal));
     }
 }
 
-/// No pod is taken away whose etcd is a voter, unless all are to stop.
-pub fn voter_is_left_alone(world: &mut World, ordinal: Ordinal, evidence: &Evidence, what: &str) {
-    let members = world.members();
-    let here = world.servers.get(&ordinal).map(|server| server.id());
-    let voter = here.filter(|id| members.get(id).is_some_and(|peer| !peer.learner));
-    if let Some(voter) = voter.filter(|_| !evidence.stopping && !is_deleting(world)) {
-        world.violate(Promise::Service, || {
-            format!("the operator disrupts voter {voter} (pod {ordinal}): {what}")
-        });
+/// No volume is adopted whose cluster the annotation did not name when it was read.
+pub fn volume_is_adoptable(world: &mut World, ordinal: Ordinal, evidence: &Evidence) {
+    let former = world.kube.objects.claims.get(&ordinal).map(|claim| claim.cluster_uid);
+    if former != evidence.adopts {
+        world.violate(Violation::VolumeAdoptedUnasked(ordinal));
     }
 }
 
-/// After a removal enough voters run to go on.
+/// No pod is deleted whose etcd is a voter, unless all are to stop.
+pub fn voter_is_left_alone(world: &mut World, ordinal: Ordinal, evidence: &Evidence) {
+    let Some(server) = world.servers.get(&ordinal) else { return };
+    let member = server.id();
+    let votes = world.members_of(server.data.cluster).get(&member).is_some_and(|peer| !peer.learner);
+    if votes && world.formed() == Some(server.data.cluster) && !evidence.stopping && !is_deleting(world) {
+        world.violate(Violation::VoterDisrupted { member, ordinal });
+    }
+}
+
+/// After a removal some voter is connected to enough voters to go on.
 pub fn quorum_is_left(world: &mut World) {
     let members = world.members();
-    let runs = |id: &MemberId, ordinal: &Ordinal| {
-        world.servers.get(ordinal).is_some_and(|server| server.id() == *id && server.exit.is_none())
-            && !world.network.cut.contains(ordinal)
+    let voters = members.values().filter(|peer| !peer.learner).count();
+    let runs = |(id, peer): &(&MemberId, &Peer)| {
+        let running = world.servers.get(&peer.ordinal).filter(|server| server.exit.is_none());
+        !peer.learner && running.is_some_and(|server| server.id() == **id)
     };
-    let voters: Vec<_> = members.iter().filter(|(_, peer)| !peer.learner).collect();
-    let running = voters.iter().filter(|(id, peer)| runs(id, &peer.ordinal)).count();
-    if running < quorum(voters.len()) {
-        let voters = voters.len();
-        world.violate(Promise::Service, || {
-            format!("a member was removed while {running} of {voters} voters run")
-        });
+    let running: Vec<Ordinal> = members.iter().filter(runs).map(|(_, peer)| peer.ordinal).collect();
+    let connected = |one: &Ordinal| running.iter().filter(|it| world.network.connects(*one, **it)).count();
+    let connected = running.iter().map(connected).max().unwrap_or(0);
+    if connected < quorum(voters) {
+        world.violate(Violation::QuorumLost { connected, voters });
     }
 }
 

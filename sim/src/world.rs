@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use etcd_operator_core::decide::OnDelete;
 use etcd_operator_core::observed::{self, ClusterId, MemberId, Ordinal, Process};
 
 use crate::agent::{self, Bugs, Verdict};
@@ -10,6 +9,9 @@ use crate::client::{self, Client};
 use crate::etcd::consensus::{self, Network, Servers, Truth};
 use crate::etcd::{self, Exit, Release, Server, Tick};
 use crate::kube::{Kube, Order};
+use crate::lineage::Lineage;
+use crate::past::Past;
+use crate::problem::Violation;
 use crate::random::Random;
 
 #[derive(Debug)]
@@ -24,29 +26,29 @@ pub struct World {
     pub release: Release,
     pub strict: bool,
     pub agent_bugs: Bugs,
-    /// Who followed which order, ever.
-    pub founders: BTreeSet<(u64, Ordinal)>,
-    /// The pods that are cut off; one that is made anew comes to another node.
-    away: BTreeMap<Ordinal, u64>,
+    pub hazards: Hazards,
+    pub past: Past,
+    /// Pods that reach each other, but that no operator reaches.
+    pub unreachable: BTreeSet<Ordinal>,
+    pub lineage: Lineage,
     /// The first violation.
-    pub violation: Option<(Promise, String)>,
-    /// A volume was lost while its pod could still follow the order: who knows what it does then.
+    pub violation: Option<Violation>,
+    /// More volumes were lost than a quorum bears.
+    pub data_at_risk: bool,
+    /// A volume was lost while its pod could still follow the order: it might follow it again.
     pub order_at_risk: bool,
     /// Orders that were claimed, and whose creation is still under way.
     pub late_orders: Vec<(Tick, Order)>,
-    pub deleted: Option<OnDelete>,
     pub trace: Option<Vec<String>>,
 }
 
-/// What must hold at every moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Promise {
-    /// Nothing that was acknowledged is lost.
-    Data,
-    /// There is one cluster, for ever.
-    Identity,
-    /// The operator takes nothing away that is needed.
-    Service,
+/// What can go wrong by itself, out of a thousand times.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Hazards {
+    /// etcd is killed between the agent's note on the volume and the first entry in the log.
+    pub killed_at_first_start: u64,
+    /// The request to create an order arrives when its sender has given up.
+    pub order_created_late: u64,
 }
 
 impl World {
@@ -62,12 +64,14 @@ impl World {
             release: Release::V3_5,
             strict: true,
             agent_bugs: Bugs::default(),
-            founders: BTreeSet::new(),
-            away: BTreeMap::new(),
+            hazards: Hazards::default(),
+            past: Past::default(),
+            unreachable: BTreeSet::new(),
+            lineage: Lineage::default(),
             violation: None,
+            data_at_risk: false,
             order_at_risk: false,
             late_orders: Vec::new(),
-            deleted: None,
             trace: traced.then(Vec::new),
         }
     }
@@ -78,40 +82,50 @@ impl World {
         }
     }
 
-    pub fn violate(&mut self, promise: Promise, text: impl FnOnce() -> String) {
+    pub fn violate(&mut self, violation: Violation) {
         if self.violation.is_none() {
-            let text = text();
-            self.note(|| format!("VIOLATION: {text}"));
-            self.violation = Some((promise, text));
+            self.note(|| format!("VIOLATION: {violation:?}"));
+            self.violation = Some(violation);
         }
     }
 
     pub fn tick(&mut self) {
+        self.remember();
         self.now += 1;
-        self.kube.tick(&mut self.random, self.now, &self.network.cut);
+        self.kube.tick(&mut self.random, self.now);
         for (_, order) in self.late_orders.extract_if(.., |(when, _)| self.now >= *when) {
             self.kube.objects.order.get_or_insert(order);
         }
-        let Self { kube, away, network, .. } = self;
-        network.cut.retain(|ordinal| {
-            let sandbox = kube.sandboxes.get(ordinal);
-            sandbox.is_some_and(|sandbox| away.get(ordinal) == Some(&sandbox.uid))
-        });
+        self.network.cut = self.kube.pods_on_nodes_down();
         self.run_containers();
         consensus::tick(&mut self.servers, &self.network, &mut self.truth, &mut self.random, self.now);
         self.reap();
         client::write(self);
         client::read(self);
         if let Some(diverged) = self.truth.diverged.clone() {
-            self.violate(Promise::Data, || format!("a committed entry was lost: {diverged}"));
+            self.violate(Violation::EntryLost(diverged));
         }
     }
 
-    pub fn cut_off(&mut self, ordinal: Ordinal) {
+    /// Whether an operator reaches the pod.
+    pub fn reaches(&self, ordinal: Ordinal) -> bool {
+        !self.unreachable.contains(&ordinal) && !self.network.cut.contains(&ordinal)
+    }
+
+    /// The node of a pod loses its connection to everything; etcd goes on there.
+    pub fn take_node_down(&mut self, ordinal: Ordinal) {
         if let Some(sandbox) = self.kube.sandboxes.get(&ordinal) {
-            self.away.insert(ordinal, sandbox.uid);
-            self.network.cut.insert(ordinal);
+            self.kube.nodes_down.entry(sandbox.node).or_insert(self.now);
+            self.note(|| format!("the node of pod {ordinal} is down"));
         }
+    }
+
+    /// A user turns a machine off and deletes its pod without waiting for the kubelet: grace period 0.
+    pub fn force_deletion(&mut self, ordinal: Ordinal) {
+        self.note(|| format!("a user forces the deletion of pod {ordinal}"));
+        self.stop(ordinal);
+        self.kube.sandboxes.remove(&ordinal);
+        self.kube.objects.pods.remove(&ordinal);
     }
 
     /// Ends the processes whose pods are gone, and starts what an agent lets start.
@@ -168,21 +182,26 @@ impl World {
         if self.now < sandbox.starts || sandbox.ends.is_some() {
             return;
         }
-        let id = sandbox.volume;
+        let (id, cluster) = (sandbox.volume, sandbox.template.cluster);
         let Some((verdict, mut memory)) = agent::judge(self, ordinal) else { return };
         let on_volume = self.kube.volumes.get(&id).and_then(|volume| volume.data.clone());
+        // The agent writes down whose volume it is before it starts anything.
+        if !matches!(verdict, Verdict::Wait(_))
+            && let Some(volume) = self.kube.volumes.get_mut(&id)
+        {
+            volume.owner = Some(cluster);
+        }
         let (state, data) = match verdict {
             Verdict::Wait(state) => (state, None),
             Verdict::Restart => (Process::Started, on_volume),
             Verdict::Join(cluster, member) => (Process::Started, Some(etcd::join(cluster, member))),
             Verdict::Found(order) => {
-                self.founding(order.uid, ordinal);
+                self.founding(order.uid, ordinal, cluster);
                 memory.followed.insert(order.uid);
                 if let Some(volume) = self.kube.volumes.get_mut(&id) {
                     volume.followed = Some(order.uid);
                 }
-                // Killed between the note on the volume and the first entry in the log.
-                let died = self.random.chance(5);
+                let died = self.random.chance(self.hazards.killed_at_first_start);
                 (Process::Started, (!died).then(|| etcd::found(order.uid, order.size, ordinal)))
             }
         };
@@ -204,26 +223,6 @@ impl World {
         }
     }
 
-    /// A pod follows an order: that may happen once, and never in a cluster that has formed otherwise.
-    fn founding(&mut self, order: u64, ordinal: Ordinal) {
-        let again = !self.founders.insert((order, ordinal));
-        let formed = self.formed();
-        let other = formed.is_some_and(|cluster| cluster != etcd::cluster_id(order));
-        self.note(|| format!("etcd {ordinal} bootstraps with order {order}"));
-        if again && formed.is_some() {
-            self.violate(Promise::Identity, || format!("pod {ordinal} used its bootstrap order twice"));
-        }
-        if other {
-            self.violate(Promise::Identity, || format!("pod {ordinal} bootstraps a second cluster"));
-        }
-    }
-
-    /// The cluster in which something was agreed upon.
-    pub fn formed(&self) -> Option<ClusterId> {
-        let mut clusters = self.truth.clusters.iter();
-        clusters.find(|(_, committed)| committed.log.iter().any(|entry| entry.term > 1)).map(|(&id, _)| id)
-    }
-
     /// Processes that ended by themselves are started again by the kubelet.
     fn reap(&mut self) {
         let ended: Vec<(Ordinal, Exit)> =
@@ -239,7 +238,11 @@ impl World {
 
     /// The members as they were last agreed upon.
     pub fn members(&self) -> BTreeMap<MemberId, etcd::Peer> {
-        let committed = self.formed().and_then(|cluster| self.truth.clusters.get(&cluster));
+        self.formed().map(|cluster| self.members_of(cluster)).unwrap_or_default()
+    }
+
+    pub fn members_of(&self, cluster: ClusterId) -> BTreeMap<MemberId, etcd::Peer> {
+        let committed = self.truth.clusters.get(&cluster);
         committed.map(|committed| committed.applied.members.clone()).unwrap_or_default()
     }
 

@@ -17,16 +17,20 @@ use proptest::sample::select;
 /// More than the API allows: as text, pod 10 comes before pod 9.
 const ORDINALS: usize = 13;
 const ID: ClusterId = ClusterId(0xc1);
+const OTHER: ClusterId = ClusterId(0xc2);
 
 /// What may be at one ordinal.
 #[derive(Clone, Debug)]
 struct Slot {
     pod: Option<(Process, bool, bool)>,
-    claim: Option<(Label, bool, bool)>,
+    claim: Option<(Label, bool, bool, &'static str)>,
     member: Option<(bool, Start, Voice)>,
     index: u64,
     hash: Option<u32>,
     alarmed: bool,
+    version: Option<Version>,
+    /// The etcd cluster as which it answers.
+    cluster: ClusterId,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +51,7 @@ enum Voice {
 fn slot() -> impl Strategy<Value = Slot> {
     let process = select(vec![
         Process::CannotStart(Blocked::Unschedulable("no room".into())),
+        Process::Beginning,
         Process::Waiting,
         Process::Forming,
         Process::DataLost,
@@ -60,33 +65,55 @@ fn slot() -> impl Strategy<Value = Slot> {
     let voice = select(vec![Voice::Serves, Voice::Serves, Voice::Answers, Voice::Silent, Voice::LongSilent]);
     let often = prop::bool::weighted(0.8);
     let seldom = prop::bool::weighted(0.2);
+    let owner = prop_oneof![40 => Just("uid"), 2 => Just("former"), 1 => Just("stranger")];
+    let version = prop_oneof![
+        8 => Just(Some(Version::new(3, 6, 11))),
+        3 => Just(Some(Version::new(3, 5, 30))),
+        1 => Just(None),
+    ];
     (
         option::of((process, seldom, often)),
-        option::of((label, seldom, often)),
+        option::of((label, seldom, often, owner)),
         option::of((seldom, start, voice)),
         select(vec![0_u64, 4500, 5000]),
         option::weighted(0.9, select(vec![1_u32, 1, 1, 1, 2])),
         prop::bool::weighted(0.05),
+        version,
+        prop_oneof![30 => Just(ID), 1 => Just(OTHER)],
     )
-        .prop_map(|(pod, claim, member, index, hash, alarmed)| Slot {
+        .prop_map(|(pod, claim, member, index, hash, alarmed, version, cluster)| Slot {
             pod,
             claim,
             member,
             index,
             hash,
             alarmed,
+            version,
+            cluster,
         })
 }
 
 fn goal() -> impl Strategy<Value = Goal> {
     let on_stop = select(vec![OnStop::Retain, OnStop::RetainAll, OnStop::Delete]);
     let on_delete = select(vec![OnDelete::Retain, OnDelete::Delete]);
-    (0_u8..=9, prop::bool::weighted(0.02), on_stop, on_delete).prop_map(
-        |(size, paused, on_stop, on_delete)| Goal { size, paused, on_stop, on_delete, adopts: None },
+    let adopts = option::weighted(0.3, Just("former".to_owned()));
+    (0_u8..=9, prop::bool::weighted(0.02), on_stop, on_delete, adopts).prop_map(
+        |(size, paused, on_stop, on_delete, adopts)| Goal { size, paused, on_stop, on_delete, adopts },
     )
 }
 
+/// Mostly clusters that run. Some are at their beginning, where volumes can be adopted: no StatefulSet, no order, nothing
+/// remembered.
 pub fn anything() -> impl Strategy<Value = (Goal, Observed)> {
+    let at_the_beginning = anywhere().prop_map(|(goal, mut seen)| {
+        seen.cluster.formed = None;
+        (seen.set, seen.order) = (None, None);
+        (goal, seen)
+    });
+    prop_oneof![6 => anywhere(), 1 => at_the_beginning]
+}
+
+fn anywhere() -> impl Strategy<Value = (Goal, Observed)> {
     let cluster = (
         prop::bool::weighted(0.1),
         prop::bool::weighted(0.9),
@@ -94,10 +121,10 @@ pub fn anything() -> impl Strategy<Value = (Goal, Observed)> {
     );
     let order = option::weighted(0.2, (prop::bool::weighted(0.7), 1_u8..=9));
     let leader = option::weighted(0.9, 0..ORDINALS);
-    let known = prop::bool::weighted(0.8);
+    let listed = prop_oneof![15 => Just(Some(ID)), 1 => Just(Some(OTHER)), 4 => Just(None)];
     let slots = vec(option::weighted(0.6, slot()), ORDINALS);
-    (goal(), cluster, order, option::weighted(0.9, 0_u8..=9), slots, leader, known).prop_map(
-        |(goal, (deleting, finalizer, formed), order, replicas, slots, leader, known)| {
+    (goal(), cluster, order, option::weighted(0.9, 0_u8..=9), slots, leader, listed).prop_map(
+        |(goal, (deleting, finalizer, formed), order, replicas, slots, leader, listed)| {
             let mut seen = empty();
             seen.cluster.deleting = deleting;
             seen.cluster.finalizer = finalizer;
@@ -111,8 +138,9 @@ pub fn anything() -> impl Strategy<Value = (Goal, Observed)> {
                 }
             }
             lead(&mut seen, leader.map(member_id));
-            if !known {
-                seen.etcd.members = Seen::Unknown(Unanswered::NoLinearizableRead);
+            match (listed, &mut seen.etcd.members) {
+                (Some(cluster), Seen::Known(members)) => members.cluster = cluster,
+                _ => seen.etcd.members = Seen::Unknown(Unanswered::NoLinearizableRead),
             }
             (goal, seen)
         },
@@ -129,11 +157,13 @@ pub fn settled() -> impl Strategy<Value = (Goal, Observed)> {
         for ordinal in 0..usize::from(goal.size) {
             let slot = Slot {
                 pod: Some((Process::Started, false, true)),
-                claim: Some((Label::Right, false, true)),
+                claim: Some((Label::Right, false, true, "uid")),
                 member: Some((false, Start::Published, Voice::Serves)),
                 index: 5000,
                 hash: None,
                 alarmed: false,
+                version: Some(Version::new(3, 5, 30)),
+                cluster: ID,
             };
             fill(&mut seen, ordinal, &slot);
         }
@@ -164,29 +194,29 @@ fn member_id(ordinal: usize) -> MemberId {
 fn fill(seen: &mut Observed, ordinal: usize, slot: &Slot) {
     let id = member_id(ordinal);
     let ordinal = Ordinal(ordinal as u8);
-    let Slot { pod, claim, member, index, hash, alarmed } = slot.clone();
+    let Slot { pod, claim, member, index, hash, alarmed, version, cluster } = slot.clone();
     if let Some((etcd, terminating, published)) = pod {
         seen.pods.insert(ordinal, Pod { uid: format!("pod-{ordinal}"), terminating, published, etcd });
     }
-    if let Some((label, terminating, bound)) = claim {
+    if let Some((label, terminating, bound, owner)) = claim {
         let member = match label {
             Label::None => None,
             Label::Right => Some(id),
             Label::Wrong => Some(MemberId(id.0 + 0x1000)),
         };
         let uid = format!("claim-{ordinal}");
-        seen.claims.insert(ordinal, Claim { uid, terminating, cluster_uid: "uid".into(), bound, member });
+        seen.claims.insert(ordinal, Claim { uid, terminating, cluster_uid: owner.into(), bound, member });
     }
     let Some((learner, start, voice)) = member else { return };
     let alarm = || Alarm { member: id, kind: "NOSPACE".into() };
     let alarms = alarmed.then(alarm).into_iter().collect();
     let answer = Answer {
-        cluster: ID,
+        cluster,
         member: id,
         leader: None,
         linearizable: voice == Voice::Serves && !learner,
         applied_index: index,
-        version: Some(Version::new(3, 6, 0)),
+        version,
         listed: Some(3),
         hash,
         alarms,

@@ -16,16 +16,24 @@ const CHUNK: usize = 60;
 /// A second without a leader, and up to one more.
 pub const ELECTION: Tick = 10;
 
-/// Who cannot talk to anybody, and how often a message is lost.
 #[derive(Clone, Debug, Default)]
 pub struct Network {
+    /// Pods that reach nothing and that nothing reaches.
     pub cut: BTreeSet<Ordinal>,
+    /// One-way cuts: what the first sends does not arrive at the second.
+    pub severed: BTreeSet<(Ordinal, Ordinal)>,
     pub loss_per_mille: u64,
 }
 
 impl Network {
+    /// Whether a message arrives.
+    pub fn delivers(&self, from: Ordinal, to: Ordinal) -> bool {
+        !self.cut.contains(&from) && !self.cut.contains(&to) && !self.severed.contains(&(from, to))
+    }
+
+    /// Whether a request is answered.
     pub fn connects(&self, one: Ordinal, other: Ordinal) -> bool {
-        !self.cut.contains(&one) && !self.cut.contains(&other)
+        self.delivers(one, other) && self.delivers(other, one)
     }
 }
 
@@ -148,25 +156,32 @@ pub fn replicate(
     for (id, peer) in peers.into_iter().filter(|(id, _)| *id != own) {
         let Some(follower) = servers.get_mut(&peer.ordinal) else { continue };
         let same = follower.id() == id && follower.data.cluster == leader.data.cluster;
-        if same && follower.exit.is_none() && network.connects(ordinal, peer.ordinal) && arrives(peer.ordinal)
+        if !same
+            || follower.exit.is_some()
+            || !network.delivers(ordinal, peer.ordinal)
+            || !arrives(peer.ordinal)
         {
-            send(&mut leader, follower, truth, now);
-            if !leader.leads() {
-                break;
-            }
-            reached += usize::from(!peer.learner);
+            continue;
         }
+        let answered = network.delivers(peer.ordinal, ordinal);
+        send(&mut leader, follower, truth, now, answered);
+        if !leader.leads() {
+            break;
+        }
+        reached += usize::from(answered && !peer.learner);
     }
     commit(&mut leader, truth);
     servers.insert(ordinal, leader);
     reached
 }
 
-/// One exchange between a leader and one of its peers.
-fn send(leader: &mut Server, follower: &mut Server, truth: &mut Truth, now: Tick) {
+/// One message of a leader to one of its peers. Without an answer the leader learns nothing from it.
+fn send(leader: &mut Server, follower: &mut Server, truth: &mut Truth, now: Tick, answered: bool) {
     if follower.data.term > leader.data.term {
         let term = follower.data.term;
-        leader.step_down(term, now);
+        if answered {
+            leader.step_down(term, now);
+        }
         return;
     }
     if follower.data.term < leader.data.term || follower.leads() {
@@ -192,7 +207,9 @@ fn send(leader: &mut Server, follower: &mut Server, truth: &mut Truth, now: Tick
             .get(previous - 1)
             .is_some_and(|entry| entry.term == leader.data.log[previous - 1].term);
     if !agrees {
-        *next = previous.min(follower.data.log.len() + 1).max(1);
+        if answered {
+            *next = previous.min(follower.data.log.len() + 1).max(1);
+        }
         return;
     }
     let upto = last.min(previous + CHUNK);
@@ -206,8 +223,10 @@ fn send(leader: &mut Server, follower: &mut Server, truth: &mut Truth, now: Tick
             follower.data.log.push(entry.clone());
         }
     }
-    *next = upto + 1;
-    matched.insert(id, upto);
+    if answered {
+        *next = upto + 1;
+        matched.insert(id, upto);
+    }
     let before = follower.data.commit;
     follower.data.commit = before.max(known_commit.min(upto));
     truth.record(follower, before);

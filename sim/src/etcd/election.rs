@@ -42,14 +42,15 @@ pub fn wins(servers: &mut Servers, network: &Network, ordinal: Ordinal, now: Tic
     for (voter, peer) in voters.iter().filter(|(voter, _)| *voter != id) {
         let Some(server) = servers.get_mut(&peer.ordinal) else { continue };
         let same = server.id() == *voter && server.data.cluster == candidate.data.cluster;
-        if !same || !network.connects(ordinal, peer.ordinal) || server.applied.removed.contains(&id) {
+        if !same || !network.delivers(ordinal, peer.ordinal) || server.applied.removed.contains(&id) {
             continue;
         }
-        highest = highest.max(server.data.term);
+        let answered = network.delivers(peer.ordinal, ordinal);
+        highest = highest.max(if answered { server.data.term } else { 0 });
         let has_leader = server.leads() || server.leader.is_some() && now - server.heard < ELECTION;
         if !real {
             let willing = term > server.data.term && !has_leader;
-            votes += usize::from(willing && server.is_up_to_date_with(last_term, last_index));
+            votes += usize::from(answered && willing && server.is_up_to_date_with(last_term, last_index));
             continue;
         }
         if term > server.data.term {
@@ -58,7 +59,7 @@ pub fn wins(servers: &mut Servers, network: &Network, ordinal: Ordinal, now: Tic
         let free = server.data.term == term && server.data.vote.is_none_or(|vote| vote == id);
         if free && server.is_up_to_date_with(last_term, last_index) {
             server.data.vote = Some(id);
-            votes += 1;
+            votes += usize::from(answered);
         }
     }
     let won = votes >= quorum(voters.len());

@@ -1,0 +1,93 @@
+//! What a run can find, as types: a test names the symptom that it expects and does not depend on words.
+
+use std::fmt;
+
+use etcd_operator_core::observed::{MemberId, Ordinal};
+use etcd_operator_core::plan::Plan;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Problem {
+    Violated(Violation),
+    NotConverged { wrong: Vec<Wrong>, plan: Plan },
+    WrongEnd(Vec<Wrong>),
+}
+
+/// What must hold at every tick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Promise {
+    /// Nothing that was acknowledged is lost.
+    Data,
+    /// An EtcdCluster has one etcd cluster, for ever.
+    Identity,
+    /// The operator removes nothing that is needed.
+    Service,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Violation {
+    /// Two different entries were committed at one index.
+    EntryLost(String),
+    /// A linearizable read returned an older revision than was acknowledged.
+    WriteLost { ordinal: Ordinal, revision: u64, acknowledged: u64 },
+    /// A pod used its bootstrap order twice.
+    OrderUsedTwice(Ordinal),
+    /// A pod bootstraps although the cluster has formed.
+    SecondCluster(Ordinal),
+    /// A pod serves another cluster than the one that formed.
+    OtherClusterServes(Ordinal),
+    /// The operator deleted a volume whose member etcd lists.
+    MemberVolumeDeleted(Ordinal),
+    /// The operator deleted a volume whose pod could follow an order again.
+    VolumeDeletedDuringBootstrap(Ordinal),
+    /// The operator deleted a volume of another cluster.
+    ForeignVolumeDeleted(Ordinal),
+    /// The operator adopted a volume, and no annotation named its cluster.
+    VolumeAdoptedUnasked(Ordinal),
+    /// The operator deleted a pod that runs a voter.
+    VoterDisrupted { member: MemberId, ordinal: Ordinal },
+    /// The operator removed a member, and now no voter is connected to a quorum.
+    QuorumLost { connected: usize, voters: usize },
+}
+
+/// What differs from the expected state at the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wrong {
+    PodsOfDeletedCluster,
+    VolumesOfDeletedCluster,
+    RetainedVolumesMissing,
+    OrderExists,
+    Replicas,
+    Pods,
+    Volumes,
+    Members,
+    MemberUnfinished,
+    EtcdNotRunning,
+    ForeignVolumesNotRefused,
+}
+
+impl Violation {
+    pub fn promise(&self) -> Promise {
+        match self {
+            Self::EntryLost(_) | Self::WriteLost { .. } => Promise::Data,
+            Self::OrderUsedTwice(_) | Self::SecondCluster(_) | Self::OtherClusterServes(_) => {
+                Promise::Identity
+            }
+            Self::MemberVolumeDeleted(_)
+            | Self::VolumeDeletedDuringBootstrap(_)
+            | Self::ForeignVolumeDeleted(_)
+            | Self::VolumeAdoptedUnasked(_)
+            | Self::VoterDisrupted { .. }
+            | Self::QuorumLost { .. } => Promise::Service,
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Violated(violation) => write!(f, "{violation:?}"),
+            Self::NotConverged { wrong, plan } => write!(f, "not converged: {wrong:?}; last plan: {plan}"),
+            Self::WrongEnd(wrong) => write!(f, "converged to a wrong state: {wrong:?}"),
+        }
+    }
+}
