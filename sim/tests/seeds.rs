@@ -12,7 +12,7 @@ use etcd_operator_sim::problem::{Problem, Violation};
 use etcd_operator_sim::run::Success;
 use etcd_operator_sim::script::{Script, Step};
 
-/// The same ones every time, as many as run in about 20 seconds on two cores; `make sim` runs others.
+/// The same ones every time: 10 seconds on two idle cores, 20 on busy ones. `make sim` runs others.
 const SEEDS: usize = 5000;
 
 /// Seeds that once failed, each with what it showed. A change of the simulated world changes their stories, so what they
