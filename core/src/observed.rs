@@ -361,10 +361,11 @@ impl Observed {
         self.claims.values().any(|claim| claim.member.is_some())
     }
 
-    /// One more than the highest ordinal that has a pod, or a volume that stays.
+    /// One more than the highest ordinal that has a pod or a volume that stays.
     pub fn span(&self) -> u8 {
-        let staying = self.claims.iter().filter(|(_, claim)| !claim.terminating).map(|(ordinal, _)| ordinal);
-        staying.chain(self.pods.keys()).max().map_or(0, |highest| highest.0 + 1)
+        let claims = self.claims.iter().filter(|(_, claim)| !claim.terminating).map(|(ordinal, _)| ordinal);
+        let pods = self.pods.iter().filter(|(_, pod)| !pod.terminating).map(|(ordinal, _)| ordinal);
+        claims.chain(pods).max().map_or(0, |highest| highest.0 + 1)
     }
 
     /// The alarms that members of this cluster know.
