@@ -6,7 +6,8 @@
 mod snapshots;
 
 use etcd_operator_core::decide::{Goal, decide};
-use etcd_operator_core::observed::{MemberId, Members, Observed, Seen, Start, Unanswered};
+use etcd_operator_core::member::MemberProgress;
+use etcd_operator_core::observed::{MemberId, Members, Observed, Seen, Unanswered};
 use etcd_operator_core::plan::{Action, Plan};
 use etcd_operator_core::quorum::quorum;
 use proptest::prelude::*;
@@ -134,7 +135,7 @@ fn keeps_quorum(action: &Action, goal: &Goal, seen: &Observed, members: &Members
         Action::MoveLeader { to, .. } => serves(to),
         Action::DeletePod { ordinal, .. } => {
             let here = members.at(*ordinal);
-            here.is_none_or(|(_, member)| member.start == Start::Added)
+            here.is_none_or(|(_, member)| member.start == MemberProgress::Added)
         }
         // Stopping is what size 0 asks for, and a cluster that never formed has nobody to lose.
         Action::SetReplicas { replicas } => {

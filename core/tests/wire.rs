@@ -1,13 +1,14 @@
-//! Operators and agents of different versions exchange messages and files. `wire/vN` has each of them as protocol
+//! Operators and agents of different versions exchange messages and files (ADR 27). `wire/vN` has each of them as protocol
 //! version N writes it; what has landed there never changes.
 //!
-//! After a change of a format: raise `CURRENT`, and let `UPDATE_WIRE=1` write the new folder.
+//! After a change of a format, and for a new reason to wait: raise `Protocol::CURRENT`, and let `UPDATE_WIRE=1` write the
+//! new folder.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::{env, fs, iter};
 
-use etcd_operator_core::agent::{News, Report};
+use etcd_operator_core::agent::{News, Protocol, Reason, Report};
 use etcd_operator_core::etcd_config::{AutoCompaction, MemberConfig, MemberOptions};
 use etcd_operator_core::order::BootstrapOrder;
 use etcd_operator_core::start::{Identity, Waiting};
@@ -16,10 +17,15 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-const CURRENT: u32 = 1;
+const CURRENT: u32 = Protocol::CURRENT.0;
 
 /// Texts by the name of their file.
 type Files = BTreeMap<String, String>;
+
+#[expect(clippy::disallowed_methods, reason = "the switch of a test, not an input of a decision")]
+fn update() -> bool {
+    env::var_os("UPDATE_WIRE").is_some()
+}
 
 fn folder(version: u32) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/wire/v{version}"))
@@ -62,12 +68,13 @@ fn reason_after(waiting: &Waiting) -> Option<Waiting> {
 
 fn report(waiting: Waiting) -> Report {
     Report {
+        protocol_version: Protocol::CURRENT,
         cluster_uid: "uid-1".into(),
         name: "kv-1".into(),
         peer_url: "http://kv-1.kv-peer.ns.svc.cluster.local:2380".into(),
         ever_started: true,
         message: "text".into(),
-        waiting,
+        waiting: Reason::Known(waiting),
         since: Timestamp::UNIX_EPOCH,
     }
 }
@@ -76,6 +83,7 @@ fn order() -> BootstrapOrder {
     let members =
         ["kv-0", "kv-1"].map(|pod| (pod.into(), format!("http://{pod}.kv-peer.ns.svc.cluster.local:2380")));
     BootstrapOrder {
+        protocol_version: Protocol::CURRENT,
         cluster_uid: "uid-1".into(),
         attempt: 1,
         armed: true,
@@ -113,7 +121,7 @@ fn today() -> Files {
     let mut by_revision = member_config();
     by_revision.options.auto_compaction = Some(AutoCompaction::Revision("1000".into()));
     let mut files = BTreeMap::from([
-        ("news.json".into(), text(&News { addresses })),
+        ("news.json".into(), text(&News { addresses, ..News::default() })),
         ("order.json".into(), format!("{}\n", order().render())),
         ("identity.json".into(), text(&identity)),
         ("config.json".into(), text(&member_config())),
@@ -146,10 +154,17 @@ fn read(file: &str, text: &str) -> Value {
 
 /// Fields of `old` that `new` lacks or has with another value.
 fn lost(old: &Value, new: &Value) -> Vec<String> {
-    let fields = |value: &Value| value.as_object().expect("an object").clone();
-    let new = fields(new);
-    let kept = |(name, value): &(String, Value)| new.get(name) == Some(value);
-    fields(old).into_iter().filter(|field| !kept(field)).map(|(name, _)| name).collect()
+    let all = old.as_object().expect("an object").iter();
+    all.filter(|(name, value)| new.get(name) != Some(value)).map(|(name, _)| name.clone()).collect()
+}
+
+/// The paths of all fields.
+fn fields(value: &Value) -> BTreeSet<String> {
+    let below = |(name, value): (&String, &Value)| {
+        let inner = fields(value).into_iter().map(|inner| format!("{name}.{inner}")).collect::<Vec<_>>();
+        iter::once(name.clone()).chain(inner).collect::<Vec<_>>()
+    };
+    value.as_object().into_iter().flatten().flat_map(below).collect()
 }
 
 fn parsed(text: &str) -> Value {
@@ -159,9 +174,9 @@ fn parsed(text: &str) -> Value {
 #[test]
 fn what_is_written_today_is_on_record() {
     let today = today();
-    if env::var_os("UPDATE_WIRE").is_some() {
-        fs::create_dir_all(folder(CURRENT)).expect("a writable tree");
-        for (name, text) in today.iter().filter(|(name, _)| !folder(CURRENT).join(name).exists()) {
+    if update() && !folder(CURRENT).exists() {
+        fs::create_dir(folder(CURRENT)).expect("a writable tree");
+        for (name, text) in &today {
             fs::write(folder(CURRENT).join(name), text).expect("a writable tree");
         }
     }
@@ -183,8 +198,34 @@ fn what_is_written_today_is_on_record() {
 fn what_any_version_wrote_is_read_and_nothing_of_it_is_lost() {
     for version in 1..=CURRENT {
         for (name, text) in files(version) {
-            let lost = lost(&parsed(&text), &read(&name, &text));
+            let understood = read(&name, &text);
+            let lost = lost(&parsed(&text), &understood);
             assert!(lost.is_empty(), "v{version}/{name} loses {lost:?}");
+            let of_version = understood.get("protocolVersion").is_none_or(|number| *number == version);
+            assert!(of_version, "v{version}/{name} is read as {understood}");
+        }
+    }
+}
+
+#[test]
+fn no_reason_of_any_version_is_unknown() {
+    for version in 1..=CURRENT {
+        for (name, text) in files(version).into_iter().filter(|(name, _)| name.starts_with("report")) {
+            let report: Report = serde_json::from_str(&text).expect("a report");
+            assert!(matches!(report.waiting, Reason::Known(_)), "v{version}/{name}");
+        }
+    }
+}
+
+/// An agent that requires a field takes a message without it for malformed.
+#[test]
+fn no_version_drops_a_message_or_a_field() {
+    for version in 2..=CURRENT {
+        let later = files(version);
+        for (name, text) in files(version - 1) {
+            let now = later.get(&name).unwrap_or_else(|| panic!("v{version} has no {name}"));
+            let dropped: Vec<_> = fields(&parsed(&text)).difference(&fields(&parsed(now))).cloned().collect();
+            assert!(dropped.is_empty(), "v{version}/{name} has no {dropped:?}");
         }
     }
 }

@@ -3,7 +3,8 @@
 use std::fmt::{self, Write};
 
 use etcd_operator_core::decide::{Goal, OnDelete, OnStop};
-use etcd_operator_core::observed::{Ordinal, Start};
+use etcd_operator_core::member::MemberProgress;
+use etcd_operator_core::observed::Ordinal;
 use etcd_operator_core::plan::Refusal;
 use etcd_operator_core::quorum::quorum;
 
@@ -216,7 +217,7 @@ impl<'a> Run<'a> {
             let mut ordinals: Vec<Ordinal> = members.values().map(|peer| peer.ordinal).collect();
             ordinals.sort();
             expect(ordinals == wanted, "the members are wrong");
-            let fine = members.values().all(|peer| !peer.learner && peer.start == Start::Published);
+            let fine = members.values().all(|peer| !peer.learner && peer.start == MemberProgress::Published);
             expect(fine, "a member is not a voter or has not started");
             let runs = |ordinal: &Ordinal| self.world.servers.contains_key(ordinal);
             let away = |ordinal: &Ordinal| self.world.network.cut.contains(ordinal);

@@ -1,6 +1,7 @@
 //! What the operator may never do, looked at when it does it.
 
-use etcd_operator_core::observed::{MemberId, Ordinal, Start};
+use etcd_operator_core::member::MemberProgress;
+use etcd_operator_core::observed::{MemberId, Ordinal};
 use etcd_operator_core::quorum::quorum;
 
 use crate::execute::Evidence;
@@ -12,7 +13,7 @@ pub fn volume_may_go(world: &mut World, ordinal: Ordinal, evidence: &Evidence) {
     let data = volume.and_then(|volume| world.kube.volumes.get(&volume)?.data.as_ref());
     let members = world.members();
     let listed = data.and_then(|data| members.get(&data.member));
-    let matters = listed.is_some_and(|peer| !peer.learner || peer.start != Start::Added);
+    let matters = listed.is_some_and(|peer| !peer.learner || peer.start != MemberProgress::Added);
     if matters && !evidence.data_may_go {
         world.violate(Promise::Service, || {
             format!("volume {ordinal} was deleted while etcd lists its member")

@@ -26,6 +26,7 @@ fn order() -> BootstrapOrder {
     let members =
         ["kv-0", "kv-1"].map(|name| (name.into(), peer_url(&format!("{name}.kv-peer.ns.svc.cluster.local"))));
     BootstrapOrder {
+        protocol_version: crate::agent::Protocol::CURRENT,
         cluster_uid: "uid-1".into(),
         attempt: 1,
         armed: true,
@@ -174,11 +175,10 @@ fn a_pod_of_the_newer_protocol_listens_on_it() {
 }
 
 #[test]
-fn a_url_tells_its_host() {
-    assert_eq!(host_of(&peer_url("kv-0.kv-peer.ns.svc")), Some("kv-0.kv-peer.ns.svc"));
-    assert_eq!(host_of("https://127.0.0.1:2380"), Some("127.0.0.1"));
-    assert_eq!(host_of("http://[fd00::1]:2380"), Some("fd00::1"));
-    assert_eq!(host_of("kv-0"), None);
+fn a_peer_url_leads_back_to_its_address() {
+    for host in ["kv-0.kv-peer.ns.svc", "127.0.0.1", "fd00::1"] {
+        assert_eq!(PeerAddress::parse(&peer_url(host)), Some(peer_address(host)));
+    }
 }
 
 #[test]

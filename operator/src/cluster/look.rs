@@ -105,7 +105,7 @@ impl Look {
     pub async fn tell_agents(&self, plan: &Plan, reach: &Reach, writes: &mut SideWrites) {
         let known = self.observed.pods.values().filter(|pod| pod.published);
         let addresses = known.filter_map(|pod| self.objects.published.get(&pod.uid)).flatten();
-        let news = News { addresses: addresses.copied().collect() };
+        let news = News { addresses: addresses.copied().collect(), ..News::default() };
         let told = agents_to_tell(plan, &self.objects.pods, &self.asked.waiting);
         // An agent that does not get the message reads by itself, a little later.
         let telling = told.iter().map(async |pod| (pod.pod.clone(), agent::tell(reach, pod, &news).await));
@@ -234,7 +234,8 @@ fn hexadecimal(text: &str) -> Option<u64> {
 mod tests {
     use std::sync::Arc;
 
-    use etcd_operator_core::observed::{Member, Members, Start};
+    use etcd_operator_core::member::MemberProgress;
+    use etcd_operator_core::observed::{Member, Members};
     use etcd_operator_core::plan::{Action, WaitingOn};
     use serde_json::{Value, json};
 
@@ -287,7 +288,7 @@ mod tests {
     fn a_pod_that_etcd_lists_counts_as_started_and_what_a_process_says_of_itself_goes_before() {
         let pods = pods(&[json!({"waiting": {"reason": "ContainerCreating"}}), json!({"running": {}})]);
         let mut asked = Asked::nobody(BTreeSet::new());
-        let member = Member { ordinal: Some(Ordinal(0)), learner: true, start: Start::Added };
+        let member = Member { ordinal: Some(Ordinal(0)), learner: true, start: MemberProgress::Added };
         let list = BTreeMap::from([(MemberId(0xa0), member)]);
         asked.members = Seen::Known(Members { cluster: CLUSTER, leader: None, list });
         asked.processes.insert(Ordinal(1), Process::Waiting);
