@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use etcd_operator_core::etcd_config::PEER_PORT;
-use etcd_operator_core::start::{Answer, MemberList, Peer};
+use etcd_operator_core::start::{Evidence, MemberList};
 
 const AGAIN: Duration = Duration::from_secs(1);
 /// Nearly every response is there by then.
@@ -64,11 +64,8 @@ pub struct Names {
 impl Names {
     /// The addresses of the members that could be joined. No name is looked up before there is a list to join by: a name
     /// that does not exist yet would be cached as missing.
-    pub fn of_those_to_join(&mut self, peers: &[Peer]) -> BTreeMap<String, BTreeSet<IpAddr>> {
-        let confirmed = peers.iter().filter_map(|peer| match &peer.answer {
-            Answer::Members(list) => Some(list).filter(|list| list.confirmed),
-            Answer::Waiting | Answer::Refused | Answer::Silent | Answer::Unknown => None,
-        });
+    pub fn of_those_to_join(&mut self, evidence: &Evidence) -> BTreeMap<String, BTreeSet<IpAddr>> {
+        let confirmed = evidence.lists().filter(|list| list.confirmed);
         self.follow(&confirmed.flat_map(MemberList::started_hosts).collect())
     }
 

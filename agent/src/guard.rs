@@ -151,7 +151,7 @@ impl<'a> Guard<'a> {
         self.be_found(&evidence);
         let addresses = self.addresses(&evidence);
         let evidence = self.memory.add(self.peers.ask(&addresses), evidence, self.began.elapsed());
-        Ok(Evidence { names: self.names.of_those_to_join(&evidence.peers), ..evidence })
+        Ok(Evidence { names: self.names.of_those_to_join(&evidence), ..evidence })
     }
 
     /// For a restart this is good to know, but not worth waiting long for.

@@ -79,10 +79,7 @@ pub fn judge(world: &World, ordinal: Ordinal) -> Option<(Verdict, Memory)> {
 }
 
 fn confirmed_cluster(evidence: &Evidence) -> Option<ClusterId> {
-    evidence.peers.iter().find_map(|peer| match &peer.answer {
-        Answer::Members(list) if list.confirmed => Some(ClusterId(list.cluster_id)),
-        Answer::Members(_) | Answer::Waiting | Answer::Refused | Answer::Silent | Answer::Unknown => None,
-    })
+    evidence.lists().find(|list| list.confirmed).map(|list| ClusterId(list.cluster_id))
 }
 
 fn look(world: &World, ordinal: Ordinal, sandbox: &kube::Sandbox) -> Option<(Evidence, Memory)> {

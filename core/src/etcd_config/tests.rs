@@ -95,6 +95,16 @@ fn who_joins_lists_every_member_and_itself_by_its_own_name() {
 }
 
 #[test]
+fn a_joining_member_finds_itself_in_a_list_with_another_scheme() {
+    let with_tls = members().map(|member| Member {
+        peer_urls: member.peer_urls.iter().map(|url| url.replace("http://", "https://")).collect(),
+        ..member
+    });
+    let text = rendered(&config("3.6.16"), Birth::Joins(&with_tls));
+    assert!(text.contains(",kv-1=https://kv-1.kv-peer.ns.svc.cluster.local:2380,"), "{text}");
+}
+
+#[test]
 fn who_only_receives_data_is_open_to_its_peers_alone() {
     let members = members();
     let local = |port| SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);

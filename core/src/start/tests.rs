@@ -166,13 +166,14 @@ fn order(text: &str) -> Order {
     };
     let (rest, armed) = rest.strip_suffix("; not armed").map_or((rest, true), |rest| (rest, false));
     let (names, uid) = rest.split_once("; of ").unwrap_or((rest, "ours"));
+    let (names, scheme) = names.strip_suffix(" with TLS").map_or((names, "http"), |names| (names, "https"));
     Order::There(BootstrapOrder {
         protocol_version: Protocol::CURRENT,
         cluster_uid: uid.into(),
         attempt: 1,
         armed,
         nonce: nonce.into(),
-        members: names.split(' ').map(|name| (name.to_owned(), url(name))).collect(),
+        members: names.split(' ').map(|name| (name.to_owned(), format!("{scheme}://{name}:2380"))).collect(),
     })
 }
 
