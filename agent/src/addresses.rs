@@ -1,4 +1,4 @@
-//! Where the other pods are: what the operator told, and what the peer Service's name says.
+//! The addresses of the other pods: from the operator, and from the DNS name of the peer Service.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, ToSocketAddrs};
@@ -6,14 +6,13 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use etcd_operator_core::etcd_config::PEER_PORT;
-use etcd_operator_core::start::{Answer, MemberList, Peer};
+use etcd_operator_core::start::{Evidence, MemberList};
 
 const AGAIN: Duration = Duration::from_secs(1);
-/// Nearly every answer is there by then.
+/// Nearly every response is there by then.
 const FIRST_ANSWERS: Duration = Duration::from_millis(200);
 
-/// The addresses that a name has, looked up again and again in the background, as long as somebody wants to know: a
-/// resolver may take seconds.
+/// The addresses of a name, looked up repeatedly in the background until this is dropped: a resolver can take seconds.
 pub struct Lookup {
     result: Arc<(Mutex<Option<BTreeSet<IpAddr>>>, Condvar)>,
 }
@@ -47,7 +46,7 @@ impl Lookup {
         self.result.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The same, but the first answer is waited for.
+    /// The same, but waits for the first response.
     pub fn found_within(&self, limit: Duration) -> BTreeSet<IpAddr> {
         let (found, changed) = &*self.result;
         let found = found.lock().unwrap_or_else(PoisonError::into_inner);
@@ -63,21 +62,18 @@ pub struct Names {
 }
 
 impl Names {
-    /// Where the names of those lead that could be joined. Before there is a list to join by, no name is asked for: it
-    /// may not exist yet, which caches would remember.
-    pub fn of_those_to_join(&mut self, peers: &[Peer]) -> BTreeMap<String, BTreeSet<IpAddr>> {
-        let confirmed = peers.iter().filter_map(|peer| match &peer.answer {
-            Answer::Members(list) => Some(list).filter(|list| list.confirmed),
-            Answer::Waiting | Answer::Refused | Answer::Silent | Answer::Unknown => None,
-        });
+    /// The addresses of the members that could be joined. No name is looked up before there is a list to join by: a name
+    /// that does not exist yet would be cached as missing.
+    pub fn of_those_to_join(&mut self, evidence: &Evidence) -> BTreeMap<String, BTreeSet<IpAddr>> {
+        let confirmed = evidence.lists().filter(|list| list.confirmed);
         self.follow(&confirmed.flat_map(MemberList::started_hosts).collect())
     }
 
-    /// Where each of these leads. Only they are looked up from now on.
-    fn follow(&mut self, hosts: &BTreeSet<&str>) -> BTreeMap<String, BTreeSet<IpAddr>> {
-        self.lookups.retain(|host, _| hosts.contains(host.as_str()));
+    /// The addresses of each of these. Only these are looked up from now on.
+    fn follow(&mut self, hosts: &BTreeSet<String>) -> BTreeMap<String, BTreeSet<IpAddr>> {
+        self.lookups.retain(|host, _| hosts.contains(host));
         for host in hosts {
-            self.lookups.entry((*host).to_owned()).or_insert_with(|| Lookup::begin(host));
+            self.lookups.entry(host.clone()).or_insert_with(|| Lookup::begin(host));
         }
         let until = Instant::now() + FIRST_ANSWERS;
         let found = |lookup: &Lookup| lookup.found_within(until.saturating_duration_since(Instant::now()));
@@ -98,14 +94,14 @@ mod tests {
     #[test]
     fn only_the_names_that_are_asked_for_are_followed() {
         let mut names = Names::default();
-        let found = names.follow(&["127.0.0.1", "127.0.0.2"].into());
+        let found = names.follow(&["127.0.0.1", "127.0.0.2"].map(String::from).into());
         assert_eq!(found["127.0.0.2"], BTreeSet::from([IpAddr::from([127, 0, 0, 2])]));
-        assert_eq!(names.follow(&["127.0.0.1"].into()).len(), 1);
+        assert_eq!(names.follow(&["127.0.0.1"].map(String::from).into()).len(), 1);
         assert!(names.follow(&BTreeSet::new()).is_empty());
     }
 
     #[test]
-    fn names_are_taken_as_they_are() {
+    fn names_are_absolute() {
         assert_eq!(absolute("kv-peer.ns.svc.cluster.local"), "kv-peer.ns.svc.cluster.local.");
         assert_eq!(absolute("kv-peer.ns.svc.cluster.local."), "kv-peer.ns.svc.cluster.local.");
         assert_eq!(absolute("127.0.0.1"), "127.0.0.1");

@@ -1,4 +1,4 @@
-//! Looks, lets `core` decide, and becomes etcd; or waits and looks again.
+//! Inspects, lets `core` decide, and becomes etcd; or waits and inspects again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -6,12 +6,11 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use etcd_operator_core::agent::{Report, path};
-use etcd_operator_core::etcd_config::{Birth, METRICS_PORT, whole_log_until};
+use etcd_operator_core::agent::{Protocol, Reason, Report, path};
+use etcd_operator_core::etcd_config::{Birth, METRICS_PORT, peer_url, whole_log_until};
 use etcd_operator_core::order::BootstrapOrder;
 use etcd_operator_core::start::{
-    Answer, Evidence, Identity, Member, Order, Peer, Refusal, Standing, Start, Volume, Waiting, decide_start,
-    voided_order,
+    Evidence, Identity, Member, Memory, Order, Refusal, Start, Volume, Waiting, decide_start,
 };
 use jiff::Timestamp;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -25,9 +24,10 @@ use crate::peers::Peers;
 use crate::settings::{self, Settings};
 use crate::{etcd, log, volume};
 
-/// How long the operator may take to tell the pods of an order where the others are, before the name is asked.
+/// How long the operator has to send the pods of an order the addresses of the others, before the agent looks up the
+/// name.
 const UNTOLD: Duration = Duration::from_secs(3);
-/// How long a first answer of the resolver is worth waiting for.
+/// How long to wait for a first response of the resolver.
 const FIRST_LOOKUP: Duration = Duration::from_secs(1);
 const FIRST_LOOKUP_OF_RESTART: Duration = Duration::from_millis(200);
 
@@ -74,7 +74,7 @@ pub fn start() -> Result<Infallible, Error> {
                 log::info("starting etcd to receive data from the other members", &[cluster]);
                 guard.fetch(wanted, evidence, &members, &receiver)?;
                 log::info("starting etcd with the received data", &[cluster]);
-                // There is nothing to compare: what it has came from them a moment ago.
+                // There is nothing to compare: its data has just come from the others.
                 return etcd::become_etcd(&settings, Birth::Known { compares: false }).map_err(Error::Etcd);
             }
             Start::Bootstrap { order } => {
@@ -106,10 +106,7 @@ struct Guard<'a> {
     lookup: Option<Lookup>,
     peers: Peers,
     names: Names,
-    /// Orders that a cluster was seen to have formed by.
-    void_nonces: BTreeSet<String>,
-    /// Since when we have been listed as added.
-    added: Option<Instant>,
+    memory: Memory,
     /// What is waited for, and since when.
     current: Option<(Waiting, Timestamp)>,
 }
@@ -121,10 +118,9 @@ impl<'a> Guard<'a> {
             began: Instant::now(),
             page: None,
             lookup: None,
-            peers: Peers::new(&settings.config.cluster_uid, &settings.peer_url),
+            peers: Peers::new(&settings.config.cluster_uid, &settings.peer_address),
             names: Names::default(),
-            void_nonces: BTreeSet::new(),
-            added: None,
+            memory: Memory::default(),
             current: None,
         }
     }
@@ -133,41 +129,39 @@ impl<'a> Guard<'a> {
         let settings = self.settings;
         let found = volume::look(&settings.volume).map_err(Error::Volume)?;
         let used_nonces = volume::used_nonces(&found, &settings.run).map_err(Error::Volume)?;
-        let mut evidence = Evidence {
+        let evidence = Evidence {
             name: settings.place.name.clone(),
-            peer_url: settings.peer_url.clone(),
+            peer_address: settings.peer_address.clone(),
             cluster_uid: settings.config.cluster_uid.clone(),
             adopts: settings.config.adopts.clone(),
             attempt: settings.config.attempt,
             volume: found,
             used_nonces,
-            void_nonces: self.void_nonces.clone(),
+            void_nonces: BTreeSet::new(),
             order: read_order(settings),
             peers: Vec::new(),
             names: BTreeMap::new(),
             added_for: Duration::ZERO,
             whole_log_until: whole_log_until(&settings.config),
         };
-        // A restart asks nobody, so that it needs nobody.
-        if !evidence.volume.has_log {
-            self.be_found(&evidence);
-            let addresses = self.addresses(&evidence);
-            evidence.peers = self.peers.ask(&addresses);
-            evidence.names = self.names.of_those_to_join(&evidence.peers);
-            evidence.added_for = self.added_for(&evidence.peers);
-            self.void_nonces.extend(voided_order(&evidence).map(str::to_owned));
+        // A restart asks no other pod, so that it needs none.
+        if evidence.volume.has_log {
+            return Ok(evidence);
         }
-        Ok(evidence)
+        self.be_found(&evidence);
+        let addresses = self.addresses(&evidence);
+        let evidence = self.memory.add(self.peers.ask(&addresses), evidence, self.began.elapsed());
+        Ok(Evidence { names: self.names.of_those_to_join(&evidence), ..evidence })
     }
 
-    /// For a restart this is good to know, but not worth waiting for.
+    /// For a restart this is good to know, but not worth waiting long for.
     fn all_others_serve(&self) -> bool {
         let found = Lookup::begin(&self.settings.config.peer_host).found_within(FIRST_LOOKUP_OF_RESTART);
         let others: Vec<IpAddr> = found.into_iter().filter(|&it| it != self.settings.own_address).collect();
         !others.is_empty() && self.peers.all_serve(&others)
     }
 
-    /// Others have to know that this pod is there before it has looked around itself.
+    /// The other pods have to find this one before it has found them.
     fn be_found(&mut self, evidence: &Evidence) {
         if self.page.is_some() {
             return;
@@ -195,15 +189,6 @@ impl<'a> Guard<'a> {
         known.into_iter().filter(|&address| address != self.settings.own_address).collect()
     }
 
-    fn added_for(&mut self, peers: &[Peer]) -> Duration {
-        let added = peers.iter().any(|peer| match &peer.answer {
-            Answer::Members(list) => list.standing_of(&self.settings.peer_url) == Some(Standing::Added),
-            Answer::Waiting | Answer::Refused | Answer::Silent | Answer::Unknown => false,
-        });
-        self.added = self.added.filter(|_| added).or_else(|| added.then(Instant::now));
-        self.added.map_or(Duration::ZERO, |since| since.elapsed())
-    }
-
     /// The page stays open meanwhile, because this process has not become etcd yet.
     fn fetch(
         &mut self,
@@ -221,7 +206,7 @@ impl<'a> Guard<'a> {
         fetch::until(wanted, settings, members, receiver, wait).map_err(Error::Etcd)
     }
 
-    /// Says what is waited for, once, and waits a little.
+    /// Reports and logs once what is waited for, and waits a little.
     fn wait(&mut self, waiting: Waiting, evidence: &Evidence) {
         let pause = self.pause(&waiting);
         let since = match &self.current {
@@ -241,10 +226,10 @@ impl<'a> Guard<'a> {
         self.current = Some((waiting, since));
     }
 
-    /// Often while others are about to start, seldom while somebody has to do something first.
+    /// Short while other pods start soon, long while the operator or a person has to act first.
     fn pause(&self, waiting: &Waiting) -> Duration {
         let milliseconds = match waiting {
-            // A cluster of several forms within a quarter of a second, and who misses that is too late.
+            // A cluster of several bootstraps within a quarter of a second, and a pod that misses it is too late.
             Waiting::Looking
             | Waiting::OrderNotArmed
             | Waiting::PeersMissing { .. }
@@ -274,11 +259,12 @@ impl<'a> Guard<'a> {
 
     fn report(&self, waiting: &Waiting, since: Timestamp, evidence: &Evidence) -> Report {
         Report {
+            protocol_version: Protocol::CURRENT,
             cluster_uid: evidence.cluster_uid.clone(),
             name: evidence.name.clone(),
-            peer_url: evidence.peer_url.clone(),
+            peer_url: peer_url(&self.settings.place.host),
             ever_started: evidence.volume.identity.is_some() || !evidence.used_nonces.is_empty(),
-            waiting: waiting.clone(),
+            waiting: Reason::Known(waiting.clone()),
             message: waiting.to_string(),
             since,
         }

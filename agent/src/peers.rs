@@ -1,69 +1,53 @@
 //! Asks the other pods what they know.
 
-use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use etcd_operator_core::agent::{PAGE, Report};
 use etcd_operator_core::etcd_config::{METRICS_PORT, PEER_PORT};
-use etcd_operator_core::start::{Answer, Member, MemberList, Peer, Standing};
+use etcd_operator_core::member::{MemberProgress, PeerAddress};
+use etcd_operator_core::start::{Answer, Member, MemberList, Reply};
 
 use crate::http::{Failure, Response, get};
 use crate::metrics::applied_index;
 
-/// A healthy member answers in milliseconds.
+/// A healthy member responds in milliseconds.
 const DEADLINE: Duration = Duration::from_millis(700);
-/// Who serves answers at once; who does not, soon refuses or stays silent for seconds.
+/// A member that serves responds at once; any other refuses soon or stays silent for seconds.
 const GLANCE: Duration = Duration::from_millis(200);
-/// A linearizable read may have to wait for a leader.
+/// A linearizable read can have to wait for a leader.
 const READ_DEADLINE: Duration = Duration::from_secs(2);
-/// A linearizable read of etcd's own, open to everybody. An alarm does not make a member list wrong.
+/// A linearizable read of etcd's own, without authentication. An alarm does not make a member list wrong.
 const LINEARIZABLE_READ: &str = "/health?exclude=NOSPACE&exclude=CORRUPT";
 
-/// The other pods, as far as we have come to know them.
+/// How to ask the other pods.
 pub struct Peers {
     cluster_uid: String,
-    own_url: String,
-    known: BTreeMap<IpAddr, Known>,
-}
-
-#[derive(Default)]
-struct Known {
-    /// Its peer URL, as its agent told. It is remembered while etcd starts there and tells nothing.
-    url: Option<String>,
-    met: Option<Instant>,
-}
-
-struct Heard {
-    answer: Answer,
-    url: Option<String>,
-    ready: bool,
+    own: PeerAddress,
 }
 
 impl Peers {
-    pub fn new(cluster_uid: &str, own_url: &str) -> Self {
-        Self { cluster_uid: cluster_uid.to_owned(), own_url: own_url.to_owned(), known: BTreeMap::new() }
+    pub fn new(cluster_uid: &str, own: &PeerAddress) -> Self {
+        Self { cluster_uid: cluster_uid.to_owned(), own: own.clone() }
     }
 
-    /// All at the same time, each with its own deadline. Who is not among the addresses any more is forgotten.
-    pub fn ask(&mut self, addresses: &[IpAddr]) -> Vec<Peer> {
-        let heard: Vec<(IpAddr, Heard)> = std::thread::scope(|scope| {
-            let this = &*self;
+    /// All at the same time, each with its own deadline.
+    pub fn ask(&self, addresses: &[IpAddr]) -> Vec<Reply> {
+        std::thread::scope(|scope| {
             let asking: Vec<_> = addresses
                 .iter()
-                .map(|&address| (address, scope.spawn(move || this.ask_one(address))))
+                .map(|&address| (address, scope.spawn(move || self.ask_one(address))))
                 .collect();
-            let silent = || Heard { answer: Answer::Silent, url: None, ready: false };
+            let silent =
+                |address| Reply { address, peer_address: None, ready: false, answer: Answer::Silent };
             asking
                 .into_iter()
-                .map(|(address, asked)| (address, asked.join().unwrap_or_else(|_| silent())))
+                .map(|(address, asked)| asked.join().unwrap_or_else(|_| silent(address)))
                 .collect()
-        });
-        self.known.retain(|address, _| addresses.contains(address));
-        heard.into_iter().map(|(address, heard)| self.remember(address, heard)).collect()
+        })
     }
 
-    /// Whether etcd answers at each of these, except where an agent waits.
+    /// Whether etcd responds at each of these, except where an agent waits.
     pub fn all_serve(&self, addresses: &[IpAddr]) -> bool {
         std::thread::scope(|scope| {
             let asking: Vec<_> = addresses
@@ -80,27 +64,15 @@ impl Peers {
         })
     }
 
-    fn remember(&mut self, address: IpAddr, heard: Heard) -> Peer {
-        let known = self.known.entry(address).or_default();
-        known.url = heard.url.or(known.url.take());
-        if matches!(heard.answer, Answer::Waiting | Answer::Members(_)) {
-            known.met.get_or_insert_with(Instant::now);
-        }
-        let met_for = known.met.map_or(Duration::ZERO, |met| met.elapsed());
-        Peer { address, url: known.url.clone(), met_for, ready: heard.ready, answer: heard.answer }
-    }
-
-    fn ask_one(&self, address: IpAddr) -> Heard {
-        let nameless = |answer| Heard { answer, url: None, ready: false };
+    fn ask_one(&self, address: IpAddr) -> Reply {
+        let nameless = |answer| Reply { address, peer_address: None, ready: false, answer };
         match members(address, DEADLINE) {
             Ok(list) => nameless(Answer::Members(self.confirm(address, list))),
             Err(Failure::Silent) => nameless(Answer::Silent),
             Err(Failure::Nonsense) => nameless(Answer::Unknown),
             Err(Failure::Refused) => {
-                match agent(address).filter(|agent| agent.cluster_uid == self.cluster_uid) {
-                    Some(Report { waiting, peer_url, .. }) => {
-                        Heard { answer: Answer::Waiting, url: Some(peer_url), ready: waiting.is_ready() }
-                    }
+                match agent(address).filter(|report| report.cluster_uid == self.cluster_uid) {
+                    Some(report) => report.reply(address),
                     None => nameless(Answer::Refused),
                 }
             }
@@ -109,7 +81,7 @@ impl Peers {
 
     /// Only a list that we would join by needs to be confirmed. It is read again, after the linearizable read.
     fn confirm(&self, address: IpAddr, list: MemberList) -> MemberList {
-        if list.standing_of(&self.own_url) != Some(Standing::Added) {
+        if list.progress_of(&self.own) != Some(MemberProgress::Added) {
             return list;
         }
         let read = get(SocketAddr::new(address, METRICS_PORT), LINEARIZABLE_READ, READ_DEADLINE);
@@ -126,7 +98,7 @@ fn members(address: IpAddr, deadline: Duration) -> Result<MemberList, Failure> {
     understand(&response).ok_or(Failure::Nonsense)
 }
 
-/// An etcd that has just started again may know nobody yet. That is no list.
+/// An etcd that has just restarted can list no member yet. That is no list.
 fn understand(response: &Response) -> Option<MemberList> {
     let cluster_id = u64::from_str_radix(response.header("X-Etcd-Cluster-ID")?, 16).ok()?;
     let members: Vec<Member> = serde_json::from_str(&response.body).ok()?;

@@ -1,10 +1,11 @@
-//! What the pod's template says, read from the environment.
+//! What the pod's template sets, read from the environment.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
 use etcd_operator_core::agent::{environment, path};
-use etcd_operator_core::etcd_config::{MemberConfig, Place, peer_url};
+use etcd_operator_core::etcd_config::{MemberConfig, Place, peer_address};
+use etcd_operator_core::member::PeerAddress;
 use etcd_operator_core::order;
 
 #[derive(Debug, thiserror::Error)]
@@ -21,7 +22,7 @@ pub enum Error {
 pub struct Settings {
     pub config: MemberConfig,
     pub place: Place,
-    pub peer_url: String,
+    pub peer_address: PeerAddress,
     pub own_address: IpAddr,
     pub volume: PathBuf,
     pub run: PathBuf,
@@ -43,7 +44,7 @@ impl Settings {
         let volume = directory(environment::VOLUME, path::VOLUME);
         let data_dir = volume.join(path::DATA).display().to_string();
         Ok(Self {
-            peer_url: peer_url(&host),
+            peer_address: peer_address(&host),
             place: Place { name, host, listen, data_dir },
             config,
             own_address,

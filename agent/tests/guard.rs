@@ -9,7 +9,7 @@ mod pods;
 
 use std::fs;
 
-use etcd_operator_core::agent::path;
+use etcd_operator_core::agent::{Reason, path};
 use etcd_operator_core::start::Waiting;
 use pods::{Cluster, a_while};
 
@@ -138,7 +138,7 @@ fn a_single_member_never_forms_a_second_cluster() {
     cluster.wipe_volume(0);
     cluster.start(0);
     let report = cluster.waits(0, "OrderUsed");
-    assert_eq!(report.waiting, Waiting::OrderUsed { nonce: "n1".into() });
+    assert_eq!(report.waiting, Reason::Known(Waiting::OrderUsed { nonce: "n1".into() }));
 
     // Volume and pod are new; the order is gone, as it is before any volume is deleted.
     cluster.kill(0);

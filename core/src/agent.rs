@@ -1,12 +1,36 @@
-//! What the operator and the agent in a member's pod agree on: where things lie, and what they tell each other.
+//! What the operator and the agents in the members' pods agree on: paths, and the messages that they exchange. They
+//! can be of different versions (ADR 27).
 
 use std::net::IpAddr;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::member::PeerAddress;
 use crate::observed::Process;
-use crate::start::Waiting;
+use crate::start::{Answer, Reply, Waiting};
+
+/// The version of the formats in which operator and agents write to each other. A format only gains fields and values,
+/// and a reader ignores fields that it does not know; so every version reads every other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Protocol(pub u32);
+
+impl Protocol {
+    /// What this version writes.
+    pub const CURRENT: Self = Self(2);
+
+    /// The first version did not write its number.
+    pub(crate) fn first() -> Self {
+        Self(1)
+    }
+}
+
+impl Default for Protocol {
+    fn default() -> Self {
+        Self::CURRENT
+    }
+}
 
 /// Variables of the etcd container. Without a default they must be set.
 pub mod environment {
@@ -16,9 +40,9 @@ pub mod environment {
     pub const POD: &str = "ETCD_AGENT_POD";
     /// The pod's address (`status.podIP`).
     pub const ADDRESS: &str = "ETCD_AGENT_ADDRESS";
-    /// Under which name or address the others reach this member; by default the pod's name below the peer Service.
+    /// The name or address of this member for the others; by default the pod's name below the peer Service.
     pub const HOST: &str = "ETCD_AGENT_HOST";
-    /// Which address etcd and the agent listen on; by default all.
+    /// The address that etcd and the agent listen on; by default all.
     pub const LISTEN: &str = "ETCD_AGENT_LISTEN";
     /// The program to start; by default the `etcd` in `PATH`.
     pub const ETCD: &str = "ETCD_AGENT_ETCD";
@@ -29,7 +53,7 @@ pub mod environment {
     pub const TERMINATION_LOG: &str = "ETCD_AGENT_TERMINATION_LOG";
 }
 
-/// Where things lie in the etcd container.
+/// Paths in the etcd container.
 pub mod path {
     /// The member's volume.
     pub const VOLUME: &str = "/var/lib/etcd";
@@ -37,44 +61,64 @@ pub mod path {
     pub const DATA: &str = "data";
     /// Whose data it is, below the volume; and below [`RUN`], what was started in this pod.
     pub const IDENTITY: &str = "identity.json";
-    /// Where data without a log is put aside, below the volume.
+    /// Data without a log is moved here, below the volume.
     pub const DISCARDED: &str = "discarded";
-    /// An emptyDir, writable: the init container puts the agent here, and the agent remembers here what it did.
+    /// A writable emptyDir: the init container puts the agent here, and the agent records here what it started.
     pub const RUN: &str = "/run/etcd-agent";
     /// The program, below [`RUN`].
     pub const PROGRAM: &str = "etcd-agent";
-    /// Where the ConfigMap with the bootstrap order is mounted, as a directory, so that its coming and going is seen.
+    /// The mounted ConfigMap with the bootstrap order: a directory, because a mounted file would not be updated.
     pub const ORDER: &str = "/etc/etcd-bootstrap";
     pub const TERMINATION_LOG: &str = "/dev/termination-log";
 }
 
-/// Where the agent answers on the metrics port while it waits: GET tells a [`Report`], POST takes [`News`] first.
+/// The page of a waiting agent on the metrics port: GET returns a [`Report`], POST accepts [`News`] first.
 pub const PAGE: &str = "/agent";
 
-/// What a waiting agent says of itself.
+/// What a waiting agent reports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
+    #[serde(default = "Protocol::first")]
+    pub protocol_version: Protocol,
     pub cluster_uid: String,
     /// The pod's name.
     pub name: String,
     pub peer_url: String,
-    /// etcd was started before with this volume or in this pod, so it may have run.
+    /// etcd was started before with this volume or in this pod, so it might have run.
     pub ever_started: bool,
     #[serde(flatten)]
-    pub waiting: Waiting,
-    /// The same in words.
+    pub waiting: Reason,
+    /// The same as a sentence.
     pub message: String,
     /// Since when it waits for this.
     pub since: Timestamp,
 }
 
+/// Why an agent waits, as it reports it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Reason {
+    Known(Waiting),
+    /// A reason, or details of one, that this version does not know.
+    Unknown {
+        reason: String,
+    },
+}
+
 impl Report {
     /// What it means for the cluster.
+    ///
+    /// An agent with an unknown reason counts as one that has started etcd, of which the least can be concluded: its
+    /// volume can hold data, and it cannot join. Plans wait for it.
     pub fn process(&self) -> Process {
-        match &self.waiting {
+        let waiting = match &self.waiting {
+            Reason::Known(waiting) => waiting,
+            Reason::Unknown { .. } => return Process::Started,
+        };
+        match waiting {
             Waiting::DataLost { .. } | Waiting::OrderUsed { .. } => Process::DataLost,
-            // A cluster has formed, and this agent will not follow the order that it formed by.
+            // A cluster has bootstrapped, and this agent will not use the order of that bootstrap.
             Waiting::NotAMember
             | Waiting::NeverPublished { .. }
             | Waiting::NoQuorum
@@ -88,7 +132,7 @@ impl Report {
             }
             Waiting::NoOrder | Waiting::OrderForOthers { .. } | Waiting::OrderVoid { .. } => Process::Waiting,
             Waiting::Fetching { .. } => Process::Started,
-            // It has an order, or will have read it in a moment.
+            // It has an order, or will have read it soon.
             Waiting::Looking
             | Waiting::MalformedOrder { .. }
             | Waiting::OrderNotArmed
@@ -97,15 +141,28 @@ impl Report {
             | Waiting::OthersNotReady { .. } => Process::Forming,
         }
     }
+
+    /// What it means for the agent of another pod, which reads it at this address.
+    pub fn reply(&self, address: IpAddr) -> Reply {
+        let started = self.process() == Process::Started;
+        Reply {
+            address,
+            peer_address: PeerAddress::parse(&self.peer_url),
+            ready: matches!(self.waiting, Reason::Known(Waiting::FirstStarter { .. })),
+            answer: if started { Answer::Unknown } else { Answer::Waiting },
+        }
+    }
 }
 
-/// What the operator tells a waiting agent, which then looks again at once.
+/// What the operator sends to a waiting agent, which then checks again at once.
 ///
-/// The agent finds its peers by the name of the peer Service, too. But whoever asks for that name before all pods
-/// are in it is told half an answer, which caches then repeat for up to half a minute.
+/// The agent also finds its peers by the name of the peer Service. But a lookup before all pods are published returns a
+/// partial answer, which caches repeat for up to half a minute.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct News {
+    #[serde(default = "Protocol::first")]
+    pub protocol_version: Protocol,
     /// The addresses that the peer Service lists now.
     pub addresses: Vec<IpAddr>,
 }
@@ -116,12 +173,13 @@ mod tests {
 
     fn report(waiting: Waiting) -> Report {
         Report {
+            protocol_version: Protocol::CURRENT,
             cluster_uid: "uid-1".into(),
             name: "kv-1".into(),
             peer_url: "http://kv-1:2380".into(),
             ever_started: false,
             message: waiting.to_string(),
-            waiting,
+            waiting: Reason::Known(waiting),
             since: Timestamp::UNIX_EPOCH,
         }
     }
@@ -134,46 +192,6 @@ mod tests {
     }
 
     #[test]
-    fn a_report_is_flat() {
-        let report = report(Waiting::PeersMissing { missing: vec!["kv-2".into()] });
-        assert_eq!(
-            serde_json::to_string(&report).expect("plain data"),
-            r#"{"clusterUid":"uid-1","name":"kv-1","peerUrl":"http://kv-1:2380","everStarted":false,"reason":"PeersMissing","missing":["kv-2"],"message":"pods to start before bootstrap: kv-2","since":"1970-01-01T00:00:00Z"}"#
-        );
-    }
-
-    #[test]
-    fn whatever_is_waited_for_is_read_as_it_was_written() {
-        let text = || "text".to_owned();
-        for waiting in [
-            Waiting::Looking,
-            Waiting::DataLost { member: text() },
-            Waiting::NeverPublished { member: text() },
-            Waiting::NotAMember,
-            Waiting::NoQuorum,
-            Waiting::ClustersDisagree { clusters: vec![text()] },
-            Waiting::Turn { before: vec![text()] },
-            Waiting::Names { astray: vec![text()] },
-            Waiting::Fetching { applied: 1, wanted: 2 },
-            Waiting::NoOrder,
-            Waiting::MalformedOrder { error: text() },
-            Waiting::OrderForOthers { why: text() },
-            Waiting::OrderNotArmed,
-            Waiting::OrderVoid { nonce: text() },
-            Waiting::OrderUsed { nonce: text() },
-            Waiting::PeersMissing { missing: vec![text()] },
-            Waiting::FirstStarter { first: text() },
-            Waiting::OthersNotReady { others: vec![text()] },
-        ] {
-            let report = report(waiting);
-            let value = serde_json::to_string(&report).expect("plain data");
-            assert_eq!(serde_json::from_str::<Report>(&value).expect("it was just written"), report);
-            let reason = &serde_json::from_str::<serde_json::Value>(&value).expect("it is JSON")["reason"];
-            assert_eq!(reason, report.waiting.reason());
-        }
-    }
-
-    #[test]
     fn a_start_on_record_without_data_is_data_lost_unless_a_cluster_says_otherwise() {
         let process = |waiting, ever_started| Report { ever_started, ..report(waiting) }.process();
         assert_eq!(process(Waiting::NoOrder, false), Process::Waiting);
@@ -183,11 +201,40 @@ mod tests {
         assert_eq!(process(Waiting::DataLost { member: "1".into() }, false), Process::DataLost);
     }
 
+    /// What the operator and another agent conclude.
+    fn conclusions(report: &Report) -> (Process, Answer) {
+        (report.process(), report.reply(IpAddr::from([10, 0, 0, 1])).answer)
+    }
+
     #[test]
-    fn who_receives_data_is_neither_waiting_for_membership_nor_without_data() {
+    fn an_agent_whose_etcd_receives_data_neither_waits_for_membership_nor_has_no_data() {
         let fetching = report(Waiting::Fetching { applied: 0, wanted: 312 });
         for ever_started in [false, true] {
-            assert_eq!(Report { ever_started, ..fetching.clone() }.process(), Process::Started);
+            let fetching = Report { ever_started, ..fetching.clone() };
+            assert_eq!(conclusions(&fetching), (Process::Started, Answer::Unknown));
         }
+        assert_eq!(conclusions(&report(Waiting::NoOrder)), (Process::Waiting, Answer::Waiting));
+    }
+
+    #[test]
+    fn a_reason_that_this_version_does_not_know_is_still_a_report_of_an_agent_that_waits() {
+        let known =
+            serde_json::to_value(report(Waiting::OrderUsed { nonce: "n1".into() })).expect("plain data");
+        let (mut of_later_version, mut with_other_details) = (known.clone(), known);
+        of_later_version["reason"] = "CertificateMissing".into();
+        with_other_details["nonce"] = 1.into();
+        for (value, reason) in [(of_later_version, "CertificateMissing"), (with_other_details, "OrderUsed")] {
+            let report: Report = serde_json::from_value(value).expect("a report");
+            assert_eq!(report.waiting, Reason::Unknown { reason: reason.into() });
+            assert!(report.message.starts_with("a new bootstrap order"), "{}", report.message);
+            assert_eq!(conclusions(&report), (Process::Started, Answer::Unknown));
+        }
+    }
+
+    #[test]
+    fn an_agent_is_ready_once_it_waits_for_the_first_pod_only() {
+        let ready = |waiting| report(waiting).reply(IpAddr::from([10, 0, 0, 1])).ready;
+        assert!(ready(Waiting::FirstStarter { first: "kv-0".into() }));
+        assert!(!ready(Waiting::PeersMissing { missing: vec![] }));
     }
 }

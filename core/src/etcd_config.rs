@@ -1,7 +1,7 @@
 //! How etcd is configured: the one place that knows its flags, version by version.
 //!
-//! Flags on the command line and not a file, because etcd ignores what it does not know in a file. A misspelt
-//! argument would do nothing and nobody would be told. On the command line it is refused, and `etcd ... --version`
+//! Flags on the command line and not a file, because etcd ignores unknown settings in a file. A misspelt argument
+//! would have no effect, and nothing would report it. On the command line etcd rejects it, and `etcd ... --version`
 //! checks all of them without starting anything.
 
 use std::collections::BTreeMap;
@@ -10,6 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
+use crate::member::PeerAddress;
 use crate::order::BootstrapOrder;
 use crate::rules::options::is_owned;
 use crate::start::Member;
@@ -28,8 +29,8 @@ const SHORT_LOG: Version = Version::new(3, 6, 0);
 const SHORT_LOG_ENTRIES: u64 = 100;
 const DEFAULT_SNAPSHOT_COUNT: u64 = 100_000;
 
-/// What all members of a cluster have in common. It is part of the pod template, so that a change of it is a change
-/// of the template.
+/// What all members of a cluster have in common. It is part of the pod template, so the agent that reads it has the
+/// version of the operator that wrote it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MemberConfig {
@@ -39,17 +40,17 @@ pub struct MemberConfig {
     pub cluster_uid: String,
     /// The full name of the peer Service. Members are called `POD.` and this.
     pub peer_host: String,
-    /// The attempt at forming the cluster that these pods are made for.
+    /// The attempt to bootstrap that these pods are created for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
-    /// The UID of a former cluster whose volumes are taken over.
+    /// The UID of a previous cluster whose volumes this one adopts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adopts: Option<String>,
     #[serde(default)]
     pub options: MemberOptions,
 }
 
-/// What users may choose. What is left out keeps etcd's own default.
+/// The settings of etcd that users choose. What is left out has etcd's own default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct MemberOptions {
@@ -63,7 +64,7 @@ pub struct MemberOptions {
     pub heartbeat_interval_milliseconds: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub election_timeout_milliseconds: Option<u32>,
-    /// Other arguments by name, without dashes. They overrule ours, except those that the operator owns.
+    /// Other arguments by name, without dashes. They override ours; those that the operator owns are rejected.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub extra_arguments: BTreeMap<String, String>,
 }
@@ -71,18 +72,18 @@ pub struct MemberOptions {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "mode", content = "retention")]
 pub enum AutoCompaction {
-    /// A time such as `8h`.
+    /// A time as etcd reads it, such as `1h30m`.
     Periodic(String),
     /// A number of revisions.
     Revision(String),
 }
 
-/// What is one member's own.
+/// What differs between members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The pod's name.
     pub name: String,
-    /// The name or address under which the others reach it.
+    /// Its name or address for the others.
     pub host: String,
     pub listen: IpAddr,
     pub data_dir: String,
@@ -111,14 +112,13 @@ pub enum Problem {
     Owned(String),
 }
 
-pub fn peer_url(host: &str) -> String {
-    format!("{SCHEME}://{host}:{PEER_PORT}")
+/// The identity of the member at a host.
+pub fn peer_address(host: &str) -> PeerAddress {
+    PeerAddress { host: host.to_owned(), port: PEER_PORT }
 }
 
-/// The name or address in a URL that one of these made.
-pub fn host_of(url: &str) -> Option<&str> {
-    let (host, _port) = url.split_once("://")?.1.rsplit_once(':')?;
-    Some(host.trim_start_matches('[').trim_end_matches(']'))
+pub fn peer_url(host: &str) -> String {
+    format!("{SCHEME}://{}", peer_address(host))
 }
 
 pub fn client_url(host: &str) -> String {
@@ -194,7 +194,7 @@ fn membership(config: &MemberConfig, place: &Place, birth: Birth<'_>) -> [(&'sta
         Birth::Joins(members) | Birth::Fetches { members, .. } => {
             let named = members.iter().flat_map(|member| {
                 let name = match &member.name {
-                    _ if member.peer_urls.contains(&own) => place.name.clone(),
+                    _ if member.is_at(&peer_address(&place.host)) => place.name.clone(),
                     empty if empty.is_empty() => format!("unstarted-{:x}", member.id),
                     name => name.clone(),
                 };

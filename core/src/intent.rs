@@ -12,6 +12,7 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Amount;
 
 use crate::api::{self, DeletePolicy, DisruptionBudget, EtcdCluster, PodTemplate, Quantity, StopPolicy};
+use crate::etcd_config::{AutoCompaction, MemberOptions};
 use crate::names::ADOPT_ANNOTATION;
 use crate::rules::options::{DEFAULT_ELECTION_MILLISECONDS, DEFAULT_HEARTBEAT_MILLISECONDS};
 use crate::version::Version;
@@ -24,14 +25,15 @@ pub struct Intent {
     pub uid: String,
     /// The former cluster of this name whose volumes are taken over, if that was asked for.
     pub adopts: Option<String>,
-    /// 0 to 9.
+    /// At most [`MAX_SIZE`](crate::member::MAX_SIZE).
     pub size: u8,
     pub version: Version,
     pub repository: String,
     pub paused: bool,
     pub storage: Storage,
     pub resources: ResourceRequirements,
-    pub options: Options,
+    /// Heartbeat and election are always set.
+    pub options: MemberOptions,
     pub pod_template: PodTemplate,
     pub disruption_budget: bool,
     /// The Service for clients outside, if there should be one.
@@ -65,29 +67,6 @@ pub enum OnStop {
     /// All stay, and all members start again as they were.
     RetainAll,
     Delete,
-}
-
-/// `None` is etcd's own default.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Options {
-    pub quota_backend_bytes: Option<u64>,
-    pub auto_compaction: Option<AutoCompaction>,
-    pub snapshot_count: Option<u64>,
-    pub heartbeat_interval_milliseconds: u32,
-    pub election_timeout_milliseconds: u32,
-    /// By name, without dashes. None of them is set by the operator too.
-    pub extra_arguments: BTreeMap<String, String>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AutoCompaction {
-    /// A time as etcd reads it, such as `1h30m`.
-    Periodic {
-        retention: String,
-    },
-    Revision {
-        retention: u64,
-    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,7 +154,7 @@ fn resources_of(resources: api::Resources) -> ResourceRequirements {
     }
 }
 
-fn options_of(options: api::Options) -> Option<Options> {
+fn options_of(options: api::Options) -> Option<MemberOptions> {
     let api::Options {
         quota_backend_bytes,
         auto_compaction_mode,
@@ -186,20 +165,18 @@ fn options_of(options: api::Options) -> Option<Options> {
         extra_arguments,
     } = options;
     let auto_compaction = match auto_compaction_mode.zip(auto_compaction_retention) {
-        Some((api::AutoCompactionMode::Periodic, retention)) => Some(AutoCompaction::Periodic { retention }),
-        Some((api::AutoCompactionMode::Revision, retention)) => {
-            Some(AutoCompaction::Revision { retention: retention.parse().ok()? })
-        }
+        Some((api::AutoCompactionMode::Periodic, retention)) => Some(AutoCompaction::Periodic(retention)),
+        Some((api::AutoCompactionMode::Revision, retention)) => Some(AutoCompaction::Revision(retention)),
         None => None,
     };
     let heartbeat = heartbeat_interval_milliseconds.unwrap_or(DEFAULT_HEARTBEAT_MILLISECONDS);
     let election = election_timeout_milliseconds.unwrap_or(DEFAULT_ELECTION_MILLISECONDS);
-    Some(Options {
+    Some(MemberOptions {
         quota_backend_bytes: quota_backend_bytes.map(u64::try_from).transpose().ok()?,
         auto_compaction,
         snapshot_count: snapshot_count.map(u64::try_from).transpose().ok()?,
-        heartbeat_interval_milliseconds: u32::try_from(heartbeat).ok()?,
-        election_timeout_milliseconds: u32::try_from(election).ok()?,
+        heartbeat_interval_milliseconds: Some(u32::try_from(heartbeat).ok()?),
+        election_timeout_milliseconds: Some(u32::try_from(election).ok()?),
         extra_arguments,
     })
 }
@@ -243,7 +220,7 @@ mod tests {
         let options = intent.options;
         assert_eq!(
             (options.heartbeat_interval_milliseconds, options.election_timeout_milliseconds),
-            (100, 1000)
+            (Some(100), Some(1000))
         );
         assert_eq!((options.quota_backend_bytes, options.auto_compaction), (None, None));
     }
@@ -289,6 +266,6 @@ mod tests {
         assert_eq!(intent.debug_image.as_deref(), Some("nicolaka/netshoot:latest"));
         assert!(!intent.disruption_budget);
         assert_eq!(intent.resources.requests, Some(BTreeMap::from([("cpu".into(), Amount("2".into()))])));
-        assert_eq!(intent.options.auto_compaction, Some(AutoCompaction::Revision { retention: 1000 }));
+        assert_eq!(intent.options.auto_compaction, Some(AutoCompaction::Revision("1000".into())));
     }
 }

@@ -16,6 +16,7 @@ pub mod desired;
 pub mod etcd_config;
 pub mod events;
 pub mod intent;
+pub mod member;
 pub mod names;
 pub mod notices;
 pub mod observe;

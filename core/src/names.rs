@@ -5,7 +5,8 @@ mod words;
 use std::collections::BTreeMap;
 
 use crate::api::EtcdCluster;
-use crate::etcd_config::{client_url, peer_url};
+use crate::etcd_config::{PEER_PORT, client_url, peer_url};
+use crate::member::PeerAddress;
 use crate::observed::Ordinal;
 pub use words::{condition, event, reason};
 
@@ -98,9 +99,11 @@ impl Names {
         client_url(&self.pod_host(ordinal))
     }
 
-    /// Which pod a peer URL belongs to, if it is one of ours to the letter.
+    /// Which pod a peer URL belongs to, with any scheme; none if it is not one of this cluster.
     pub fn ordinal_of(&self, peer_url: &str) -> Option<Ordinal> {
-        Ordinal::below(u8::MAX).find(|&ordinal| self.peer_url(ordinal) == peer_url)
+        let PeerAddress { host, port } = PeerAddress::parse(peer_url)?;
+        let (pod, service) = host.split_once('.')?;
+        self.ordinal_of_pod(pod).filter(|_| service == self.peer_host() && port == PEER_PORT)
     }
 
     pub fn ordinal_of_pod(&self, pod: &str) -> Option<Ordinal> {
@@ -130,12 +133,16 @@ mod tests {
     #[test]
     fn a_peer_url_leads_back_to_its_pod_and_others_lead_nowhere() {
         for ordinal in [0, 2, 9, 10, 11, 100].map(Ordinal) {
-            assert_eq!(names().ordinal_of(&names().peer_url(ordinal)), Some(ordinal));
+            let url = names().peer_url(ordinal);
+            assert_eq!(names().ordinal_of(&url), Some(ordinal));
+            assert_eq!(names().ordinal_of(&url.replace("http://", "https://")), Some(ordinal));
         }
         for other in [
             "http://kv-1.kv-peer.ns.svc.cluster.local:2379",
             "http://kv-1.kv-peer.other.svc.cluster.local:2380",
             "http://kv-01.kv-peer.ns.svc.cluster.local:2380",
+            "http://kv-1.kv-peer.ns.svc.cluster.local.:2380",
+            "http://kv-1:2380",
             "http://10.0.0.1:2380",
         ] {
             assert_eq!(names().ordinal_of(other), None, "{other}");

@@ -6,6 +6,7 @@ use std::fmt;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::member::{MAX_SIZE, MemberProgress};
 use crate::version::Version;
 
 /// Something that was observed: what it is, or why that is not known.
@@ -82,8 +83,6 @@ macro_rules! hexadecimal {
 hexadecimal!(MemberId);
 hexadecimal!(ClusterId);
 
-/// A bootstrap leaves one entry for each member in the log, and nothing more before there is a leader.
-const MOST_FOUNDERS: u64 = 9;
 const TWO_LEARNERS: Version = Version::new(3, 6, 0);
 
 /// One look at everything that belongs to a cluster.
@@ -255,18 +254,7 @@ pub struct Member {
     /// Which pod its peer URL belongs to; none for one that is not ours.
     pub ordinal: Option<Ordinal>,
     pub learner: bool,
-    pub start: Start,
-}
-
-/// How far a member in the list has come, as its name and client URLs tell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Start {
-    /// Added, never started: no name.
-    Added,
-    /// Named by the bootstrap order, but it has not published itself.
-    Listed,
-    /// It has published its client URLs.
-    Published,
+    pub start: MemberProgress,
 }
 
 impl Members {
@@ -351,7 +339,10 @@ impl Observed {
         let agreed = self.etcd.members.known().map(|members| members.cluster);
         remembered.or(agreed).or_else(|| {
             let mut answers = self.etcd.answers.values().filter_map(Seen::known);
-            let follows = |answer: &&Answer| answer.leader.is_some() || answer.applied_index > MOST_FOUNDERS;
+            // A bootstrap writes one entry for each member, and nothing else before there is a leader.
+            let most_at_bootstrap = u64::from(MAX_SIZE);
+            let follows =
+                |answer: &&Answer| answer.leader.is_some() || answer.applied_index > most_at_bootstrap;
             answers.find(follows).map(|answer| answer.cluster)
         })
     }

@@ -1,24 +1,29 @@
-//! The bootstrap order: which pods may form a cluster together. Each volume honours it at most once.
+//! The bootstrap order: which pods bootstrap a cluster together. Each volume uses it at most once.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Where the order stands in the ConfigMap, and what the file is called where that is mounted.
+use crate::agent::Protocol;
+use crate::member::PeerAddress;
+
+/// The key of the order in its ConfigMap, and the name of the file where that is mounted.
 pub const KEY: &str = "order.json";
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BootstrapOrder {
-    /// The EtcdCluster it was made for.
+    #[serde(default = "Protocol::first")]
+    pub protocol_version: Protocol,
+    /// The EtcdCluster that it was created for.
     pub cluster_uid: String,
-    /// Which try it is. An attempt that formed no cluster may be abandoned, and another made.
+    /// Always 1 today. Agents require it, so it stays.
     pub attempt: u32,
-    /// An order is made first and armed then, for good. Nobody follows one that is not armed.
+    /// An order is created first and armed then, for good. Agents use no order that is not armed.
     #[serde(default)]
     pub armed: bool,
-    /// Never the same twice. A volume that has seen it used does not honour it again.
+    /// Never the same twice. A volume that has used it does not use it again.
     pub nonce: String,
     /// Peer URLs by the names of the pods.
     pub members: BTreeMap<String, String>,
@@ -48,6 +53,11 @@ impl BootstrapOrder {
         serde_json::to_string(self).expect("text and numbers are always JSON")
     }
 
+    /// Where the order lists a pod.
+    pub fn address_of(&self, pod: &str) -> Option<PeerAddress> {
+        PeerAddress::parse(self.members.get(pod)?)
+    }
+
     /// Members of two orders never take each other for one cluster, even when the same pods are in both.
     pub fn token(&self) -> String {
         format!("{}-{}", self.cluster_uid, self.nonce)
@@ -70,6 +80,7 @@ mod tests {
 
     fn order() -> BootstrapOrder {
         BootstrapOrder {
+            protocol_version: Protocol::CURRENT,
             cluster_uid: "uid-1".into(),
             attempt: 2,
             armed: true,
@@ -85,7 +96,7 @@ mod tests {
         let text = order().render();
         assert_eq!(
             text,
-            r#"{"clusterUid":"uid-1","attempt":2,"armed":true,"nonce":"n1","members":{"kv-0":"http://kv-0.kv-peer.ns.svc.cluster.local:2380"}}"#
+            r#"{"protocolVersion":2,"clusterUid":"uid-1","attempt":2,"armed":true,"nonce":"n1","members":{"kv-0":"http://kv-0.kv-peer.ns.svc.cluster.local:2380"}}"#
         );
         assert_eq!(BootstrapOrder::parse(&text).expect("it was rendered by us"), order());
     }

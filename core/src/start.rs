@@ -1,9 +1,10 @@
-//! Whether etcd may start in a pod, and how. The agent asks before every single start.
+//! Whether and how etcd starts in a pod. The agent asks before every start.
 //!
-//! The rule behind all rules: a member that has lost its log must never run again under the identity it had. It
-//! would vote without remembering what it promised, and acknowledged writes would be lost.
+//! The rule behind all rules: a member that has lost its log must never run again under its old identity. It would
+//! vote against its earlier votes, and acknowledged writes would be lost.
 
 mod evidence;
+mod memory;
 mod natural;
 mod verdict;
 
@@ -11,25 +12,27 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
-pub use evidence::{Answer, Evidence, Identity, Member, MemberList, Order, Peer, Standing, Volume};
+pub use evidence::{Answer, Evidence, Identity, Member, MemberList, Order, Peer, Volume};
+pub use memory::{Memory, Reply};
 pub use natural::Natural;
 pub use verdict::{Refusal, Start, Waiting};
 
+use crate::member::{MemberProgress, PeerAddress};
 use crate::order::BootstrapOrder;
 use crate::quorum::quorum;
 
-/// How long an order's pods wait for the last ones after a quorum of them is there. Who comes later finds a formed
-/// cluster and has to be replaced, so this is long enough for an image to be pulled.
+/// How long an order's pods wait for the last ones after a quorum of them has been met. A later one finds a cluster that
+/// has bootstrapped and has to be replaced, so this is long enough to pull an image.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long the others let the first one start alone, as long as its agent is seen to wait, and how long that one lets
-/// them find each other.
+/// How long the others let the first pod start alone while its agent still waits, and how long the first pod gives them
+/// to find each other.
 const FIRST_STARTER: Duration = Duration::from_secs(3);
 /// How long a learner lets another one start before it, which takes less than a second.
 const TURN: Duration = Duration::from_secs(5);
-/// The same, if nothing at all is to be seen there: between agent and etcd there is a moment without both.
+/// The same if nothing listens there, as between the agent and its etcd.
 const MOMENT: Duration = Duration::from_secs(1);
 
-/// How long a former address of a member can be served for its name.
+/// How long DNS can return a previous address of a member.
 const FORMER_ADDRESS: Duration = Duration::from_secs(35);
 
 pub fn decide_start(evidence: &Evidence) -> Start {
@@ -45,10 +48,14 @@ pub fn decide_start(evidence: &Evidence) -> Start {
     if formed.is_empty() { without_cluster(evidence) } else { beside_cluster(evidence, &formed) }
 }
 
-/// The order that a cluster has formed by, if one is seen now. It stays void when nobody answers any more.
+/// The order by which a cluster has bootstrapped, if a member of it responds now. The order stays void if none responds
+/// later.
 pub fn voided_order(evidence: &Evidence) -> Option<&str> {
     let order = order_of(evidence)?;
-    let knows_us = |list: &MemberList| order.members.values().any(|url| list.at(url).is_some());
+    let listed = |pod: &String| order.address_of(pod);
+    let knows_us = |list: &MemberList| {
+        order.members.keys().filter_map(listed).any(|address| list.at(&address).is_some())
+    };
     formed_lists(evidence).any(knows_us).then_some(&order.nonce)
 }
 
@@ -59,10 +66,11 @@ fn order_of(evidence: &Evidence) -> Option<&BootstrapOrder> {
     }
 }
 
-/// Whatever is not certainly a cluster that still forms by our order counts as formed.
+/// A cluster counts as bootstrapped unless it is certainly one that bootstraps by our order now.
 fn formed_lists(evidence: &Evidence) -> impl Iterator<Item = &MemberList> {
     let order = order_of(evidence);
-    lists(evidence)
+    evidence
+        .lists()
         .filter(move |list| !list.members.is_empty() && !order.is_some_and(|order| list.is_forming(order)))
 }
 
@@ -82,36 +90,29 @@ fn against_volume(evidence: &Evidence) -> Option<Refusal> {
         .then(|| Refusal::ForeignPod { found: identity.name.clone(), expected: evidence.name.clone() })
 }
 
-fn lists(evidence: &Evidence) -> impl Iterator<Item = &MemberList> {
-    evidence.peers.iter().filter_map(|peer| match &peer.answer {
-        Answer::Members(list) => Some(list),
-        Answer::Waiting | Answer::Refused | Answer::Silent | Answer::Unknown => None,
-    })
-}
-
-/// A formed cluster answers, so an order means nothing any more: its members decide.
+/// A member of a bootstrapped cluster responds, so the order does not matter: the member lists decide.
 fn beside_cluster(evidence: &Evidence, formed: &[&MemberList]) -> Start {
-    let url = &evidence.peer_url;
+    let own = &evidence.peer_address;
     let clusters: BTreeSet<u64> =
-        formed.iter().filter(|list| list.at(url).is_some()).map(|list| list.cluster_id).collect();
+        formed.iter().filter(|list| list.at(own).is_some()).map(|list| list.cluster_id).collect();
     if clusters.len() > 1 {
         let clusters = clusters.iter().map(|id| format!("{id:x}")).collect();
         return Start::Wait(Waiting::ClustersDisagree { clusters });
     }
-    // A confirmed list does not lag, so it overrules the others.
+    // A confirmed list is not stale, so it overrides the others.
     let confirmed: Vec<&MemberList> = formed.iter().copied().filter(|list| list.confirmed).collect();
     let believed = if confirmed.is_empty() { formed } else { &confirmed };
-    let one = |standing| {
-        let mut members = believed.iter().filter_map(|list| list.at(url));
-        members.find(|member| member.standing() == standing).map(|member| format!("{:x}", member.id))
+    let one = |progress| {
+        let mut members = believed.iter().filter_map(|list| list.at(own));
+        members.find(|member| member.progress() == progress).map(|member| format!("{:x}", member.id))
     };
-    if let Some(member) = one(Standing::Started) {
+    if let Some(member) = one(MemberProgress::Published) {
         return Start::Wait(Waiting::DataLost { member });
     }
-    if let Some(member) = one(Standing::Named) {
+    if let Some(member) = one(MemberProgress::Listed) {
         return Start::Wait(Waiting::NeverPublished { member });
     }
-    if believed.iter().any(|list| list.at(url).is_none()) {
+    if believed.iter().any(|list| list.at(own).is_none()) {
         return Start::Wait(Waiting::NotAMember);
     }
     match confirmed.first() {
@@ -124,10 +125,12 @@ fn join(evidence: &Evidence, list: &MemberList, applied: Option<u64>) -> Start {
     let before: Vec<String> = list
         .members
         .iter()
-        .filter(|member| member.standing() == Standing::Added)
-        .filter_map(|member| member.peer_urls.first())
-        .filter(|url| Natural(url) < Natural(&evidence.peer_url) && is_starting(evidence, url))
-        .cloned()
+        .filter(|member| member.progress() == MemberProgress::Added)
+        .filter(|member| {
+            let lower = |address: &PeerAddress| Natural(&address.host) < Natural(&evidence.peer_address.host);
+            member.peer_addresses().any(|address| lower(&address) && is_starting(evidence, &address))
+        })
+        .filter_map(|member| member.peer_urls.first().cloned())
         .collect();
     if !before.is_empty() {
         return Start::Wait(Waiting::Turn { before });
@@ -140,27 +143,27 @@ fn join(evidence: &Evidence, list: &MemberList, applied: Option<u64>) -> Start {
     Start::Join { members: list.members.clone(), fetch_until }
 }
 
-/// Names that lead to where no member answers, while one answers where no name leads to. When a pod was made again, its
-/// name may lead to its former address for half a minute, and an etcd that joins meanwhile finds nobody and ends.
-/// If a member answers nowhere, its name is not to blame.
+/// Names for which DNS returns no address of a responding member, while a member responds at an address without a name.
+/// After a pod was re-created, DNS can return its previous address for half a minute, and an etcd that joins meanwhile
+/// finds no peer and exits. If a member responds nowhere, its name is not the cause.
 fn names_astray(evidence: &Evidence, list: &MemberList) -> Vec<String> {
     let in_cluster = |peer: &&Peer| matches!(&peer.answer, Answer::Members(theirs) if theirs.cluster_id == list.cluster_id);
     let answering: BTreeSet<IpAddr> =
         evidence.peers.iter().filter(in_cluster).map(|peer| peer.address).collect();
-    let leads_to = |host: &str| evidence.names.get(host).into_iter().flatten();
-    let found: BTreeSet<&IpAddr> = list.started_hosts().flat_map(leads_to).collect();
+    let leads_to = |host: &String| evidence.names.get(host).into_iter().flatten();
+    let found: BTreeSet<&IpAddr> = list.started_hosts().flat_map(|host| leads_to(&host)).collect();
     if answering.iter().all(|address| found.contains(address)) {
         return Vec::new();
     }
-    let astray = |host: &&str| !leads_to(host).any(|address| answering.contains(address));
-    list.started_hosts().filter(astray).map(str::to_owned).collect()
+    let astray = |host: &String| !leads_to(host).any(|address| answering.contains(address));
+    list.started_hosts().filter(astray).collect()
 }
 
-/// Whether another learner is about to start or is starting. An etcd that joins asks every listed member for its
-/// version before it answers anything itself, so two that start in the same moment wait for each other in vain.
-fn is_starting(evidence: &Evidence, url: &str) -> bool {
-    let known = evidence.peers.iter().filter(|peer| peer.url.as_deref() == Some(url));
-    let nameless = evidence.peers.iter().filter(|peer| peer.url.is_none());
+/// Whether another learner starts now or soon. A joining etcd asks every listed member for its version before it
+/// responds to anything itself, so two that start at the same time wait for each other until they time out.
+fn is_starting(evidence: &Evidence, address: &PeerAddress) -> bool {
+    let known = evidence.peers.iter().filter(|peer| peer.peer_address.as_ref() == Some(address));
+    let nameless = evidence.peers.iter().filter(|peer| peer.peer_address.is_none());
     let limit = known
         .map(|peer| match peer.answer {
             Answer::Members(_) => Duration::ZERO,
@@ -169,7 +172,7 @@ fn is_starting(evidence: &Evidence, url: &str) -> bool {
         })
         .max()
         .or_else(|| {
-            // It may be any of those that listen without answering.
+            // It can be any pod that listens without a response.
             nameless.map(|peer| if peer.answer == Answer::Silent { TURN } else { Duration::ZERO }).max()
         });
     limit.is_some_and(|limit| evidence.added_for < limit)
@@ -193,7 +196,7 @@ fn without_cluster(evidence: &Evidence) -> Start {
     if !order.armed {
         return Start::Wait(Waiting::OrderNotArmed);
     }
-    match muster(evidence, order) {
+    match missing_for_bootstrap(evidence, order) {
         Some(waiting) => Start::Wait(waiting),
         None => Start::Bootstrap { order: order.clone() },
     }
@@ -211,28 +214,30 @@ fn not_for_us(evidence: &Evidence, order: &BootstrapOrder) -> Option<String> {
     }
     match order.members.get(&evidence.name) {
         None => Some("the current order does not list it".into()),
-        Some(url) if *url != evidence.peer_url => Some(format!("the current order lists it at {url}")),
-        Some(_) => None,
+        Some(_) if order.address_of(&evidence.name).as_ref() == Some(&evidence.peer_address) => None,
+        Some(url) => Some(format!("the current order lists it at {url}")),
     }
 }
 
 /// What is still missing before this pod starts by the order.
 ///
-/// A quorum of the order's pods, this one included, must be seen without a formed cluster: who is silent is not
-/// known to have none. All should start together, because a cluster that forms leaves out whoever is late. One
-/// starts first, because each etcd asks the others whether it is new and waits a second for those that listen but
-/// are not ready to answer. The moment between its agent and its etcd is head start enough: who waits longer can
-/// miss the time in which the others form the cluster. So can who has only just come and does not know yet where the
-/// others are, although they have seen it: the first one lets it find them.
-fn muster(evidence: &Evidence, order: &BootstrapOrder) -> Option<Waiting> {
+/// A quorum of the order's pods, this one included, must have been met without a bootstrapped cluster; a silent pod is not
+/// known to have none. All should start together, because a cluster that bootstraps leaves out the late ones. One
+/// starts first, because each etcd asks the others whether it is new and waits a second for those that listen without
+/// a response. The time between its agent and its etcd is head start enough: a pod that waits longer can miss the
+/// bootstrap. So can a pod that has just started and does not know the others yet, although they have seen it: the
+/// first pod gives it time to find them.
+fn missing_for_bootstrap(evidence: &Evidence, order: &BootstrapOrder) -> Option<Waiting> {
     let forming = |peer: &Peer| matches!(&peer.answer, Answer::Members(list) if list.is_forming(order));
     let mut met: Vec<(Option<&str>, Duration)> = Vec::new();
-    for (name, url) in order.members.iter().filter(|(name, _)| **name != evidence.name) {
-        let seen = evidence.peers.iter().filter(|peer| peer.url.as_ref() == Some(url));
-        met.extend(seen.map(|peer| peer.met_for).max().map(|met_for| (Some(name.as_str()), met_for)));
+    let is_at =
+        |peer: &Peer, name: &str| peer.peer_address.is_some() && peer.peer_address == order.address_of(name);
+    for name in order.members.keys().filter(|name| **name != evidence.name) {
+        let seen = evidence.peers.iter().filter(|peer| is_at(peer, name));
+        met.extend(seen.filter_map(|peer| peer.met_for).max().map(|met_for| (Some(name.as_str()), met_for)));
     }
-    let nameless = evidence.peers.iter().filter(|peer| peer.url.is_none() && forming(peer));
-    met.extend(nameless.map(|peer| (None, peer.met_for)));
+    let nameless = evidence.peers.iter().filter(|peer| peer.peer_address.is_none() && forming(peer));
+    met.extend(nameless.filter_map(|peer| Some((None, peer.met_for?))));
     met.sort_by_key(|&(_, met_for)| std::cmp::Reverse(met_for));
     let there: BTreeSet<&str> = met.iter().filter_map(|&(name, _)| name).collect();
 
@@ -242,7 +247,7 @@ fn muster(evidence: &Evidence, order: &BootstrapOrder) -> Option<Waiting> {
         let missing = others.filter(|name| !there.contains(name.as_str())).cloned().collect();
         Some(Waiting::PeersMissing { missing })
     };
-    // How long ago the last of so many others was met.
+    // How long ago the last of this number of others was met.
     let met_others = |count: usize| match count {
         0 => Some(Duration::MAX),
         count => met.get(count - 1).map(|&(_, met_for)| met_for),
@@ -262,9 +267,7 @@ fn muster(evidence: &Evidence, order: &BootstrapOrder) -> Option<Waiting> {
     if complete_for >= FIRST_STARTER {
         return None;
     }
-    let waits = |peer: &Peer, name: &str| {
-        peer.url.as_ref() == order.members.get(name) && peer.answer == Answer::Waiting
-    };
+    let waits = |peer: &Peer, name: &str| is_at(peer, name) && peer.answer == Answer::Waiting;
     if first != evidence.name {
         let still_waits = evidence.peers.iter().any(|peer| waits(peer, first));
         return still_waits.then(|| Waiting::FirstStarter { first: first.to_owned() });

@@ -88,6 +88,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::member::MAX_SIZE;
 
     /// One entry of `tests/specs.yaml`.
     #[derive(Deserialize)]
@@ -168,7 +169,7 @@ mod tests {
         );
         assert_eq!(
             problems[1].to_string(),
-            "spec.size: must be 0 to 9: 0 stops the cluster, 3 or 5 members are usual"
+            format!("spec.size: must be 0 to {MAX_SIZE}: 0 stops the cluster, 3 or 5 members are usual")
         );
     }
 

@@ -6,7 +6,8 @@
 mod snapshots;
 
 use etcd_operator_core::decide::{Goal, decide};
-use etcd_operator_core::observed::{MemberId, Members, Observed, Seen, Start, Unanswered};
+use etcd_operator_core::member::MemberProgress;
+use etcd_operator_core::observed::{MemberId, Members, Observed, Seen, Unanswered};
 use etcd_operator_core::plan::{Action, Plan};
 use etcd_operator_core::quorum::quorum;
 use etcd_operator_core::version::Version;
@@ -161,7 +162,7 @@ proptest! {
         let adds = plan.actions.iter().any(|action| matches!(action, Action::AddLearner { .. }));
         if let (Some(members), true) = (seen.etcd.members.known(), adds) {
             let learners = members.learners().count();
-            let mut started = members.list.iter().filter(|(_, member)| member.start != Start::Added);
+            let mut started = members.list.iter().filter(|(_, member)| member.start != MemberProgress::Added);
             let accept = started.all(|(&id, _)| {
                 let version = seen.answer_of(id).and_then(|answer| answer.version);
                 version.is_some_and(|version| version >= Version::new(3, 6, 0))
@@ -194,7 +195,7 @@ fn keeps_quorum(action: &Action, goal: &Goal, seen: &Observed, members: &Members
         Action::MoveLeader { to, .. } => serves(to),
         Action::DeletePod { ordinal, .. } => {
             let here = members.at(*ordinal);
-            here.is_none_or(|(_, member)| member.start == Start::Added)
+            here.is_none_or(|(_, member)| member.start == MemberProgress::Added)
         }
         // Stopping is what size 0 asks for, and a cluster that never formed has nobody to lose.
         Action::SetReplicas { replicas } => {

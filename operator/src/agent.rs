@@ -130,7 +130,7 @@ mod tests {
         let listener = TcpListener::bind((pod.address, METRICS_PORT)).await.expect("a free address");
         let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close";
         let page = format!("{head}\r\nContent-Length: {}\r\n\r\n{REPORT}", REPORT.len());
-        let news = News { addresses: vec![pod.address] };
+        let news = News { addresses: vec![pod.address], ..News::default() };
         let (asked, heard) = futures::join!(answer(listener, page), tell(&Reach::Direct, &pod, &news));
         assert!(asked.starts_with("POST /agent HTTP/1.1\r\n"), "{asked}");
         assert!(asked.ends_with(&serde_json::to_string(&news).expect("plain data")), "{asked}");

@@ -13,8 +13,9 @@ use etcd_client::{
     Channel, Client, ConnectOptions, GetOptions, MemberAddOptions, ResponseHeader, WatchClient,
 };
 use etcd_operator_core::etcd_config::CLIENT_PORT;
+use etcd_operator_core::member::MemberProgress;
 use etcd_operator_core::names::Names;
-use etcd_operator_core::observed::{Alarm, Answer, ClusterId, Member as Listed, MemberId, Members, Start};
+use etcd_operator_core::observed::{Alarm, Answer, ClusterId, Member as Listed, MemberId, Members};
 use etcd_operator_core::version::Version;
 use hyper_util::rt::TokioIo;
 use tonic::transport::Endpoint;
@@ -241,12 +242,8 @@ fn leader(id: u64) -> Option<MemberId> {
 }
 
 fn listed(names: &Names, name: &str, peer_urls: &[String], client_urls: &[String]) -> Listed {
-    let start = match (name.is_empty(), client_urls.is_empty()) {
-        (true, _) => Start::Added,
-        (false, true) => Start::Listed,
-        (false, false) => Start::Published,
-    };
-    Listed { ordinal: peer_urls.iter().find_map(|url| names.ordinal_of(url)), learner: false, start }
+    let ordinal = peer_urls.iter().find_map(|url| names.ordinal_of(url));
+    Listed { ordinal, learner: false, start: MemberProgress::of(name, client_urls) }
 }
 
 #[cfg(test)]
@@ -264,16 +261,18 @@ mod tests {
     }
 
     #[test]
-    fn a_listed_member_is_known_by_its_peer_url_and_its_progress_by_what_it_published() {
+    fn a_listed_member_is_known_by_its_peer_address_and_its_progress_by_what_it_published() {
         let names = Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() };
         let (ours, client) = (names.peer_url(Ordinal(2)), names.client_url(Ordinal(2)));
-        let foreign = "http://10.0.0.1:2380".to_owned();
+        let (secure, foreign) = (ours.replace("http://", "https://"), "http://10.0.0.1:2380".to_owned());
         for (name, peer, clients, ordinal, start) in [
-            ("", &ours, vec![], Some(Ordinal(2)), Start::Added),
-            ("kv-2", &ours, vec![], Some(Ordinal(2)), Start::Listed),
-            ("kv-2", &ours, vec![client.clone()], Some(Ordinal(2)), Start::Published),
+            ("", &ours, vec![], Some(Ordinal(2)), MemberProgress::Added),
+            ("kv-2", &ours, vec![], Some(Ordinal(2)), MemberProgress::Listed),
+            ("kv-2", &ours, vec![client.clone()], Some(Ordinal(2)), MemberProgress::Published),
+            ("kv-2", &secure, vec![client.clone()], Some(Ordinal(2)), MemberProgress::Published),
+            ("", &ours, vec![client.clone()], Some(Ordinal(2)), MemberProgress::Published),
             // Its name does not make it ours.
-            ("kv-2", &foreign, vec![client], None, Start::Published),
+            ("kv-2", &foreign, vec![client], None, MemberProgress::Published),
         ] {
             let expected = Listed { ordinal, learner: false, start };
             assert_eq!(listed(&names, name, std::slice::from_ref(peer), &clients), expected, "{name} {peer}");

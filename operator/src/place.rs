@@ -41,7 +41,7 @@ pub fn name() -> String {
     env::var(POD_NAME).or_else(|_| machine()).unwrap_or_else(|_| "etcd-operator".into())
 }
 
-/// Both programs are in one image, so the agent always fits the operator.
+/// Both programs are in one image, so new pods get the agent of this version. Pods that exist keep theirs (ADR 27).
 pub async fn image(client: &Client) -> Result<String, Error> {
     let Ok(pod) = env::var(POD_NAME) else { return Ok(PUBLISHED_IMAGE.into()) };
     let namespace = namespace();

@@ -1,14 +1,16 @@
-//! The agents in the pods: they look around, and the decision that the real agent makes says whether etcd may start.
+//! The agents in the pods. What they remember and decide is the code of the real agent.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use etcd_operator_core::agent::Report;
-use etcd_operator_core::observed::{Blocked, ClusterId, MemberId, Ordinal, Process, Start as Listed};
+use etcd_operator_core::agent::{Protocol, Reason, Report};
+use etcd_operator_core::etcd_config::{peer_address, peer_url};
+use etcd_operator_core::member::{MAX_SIZE, MemberProgress};
+use etcd_operator_core::observed::{Blocked, ClusterId, MemberId, Ordinal, Process};
 use etcd_operator_core::order::BootstrapOrder;
 use etcd_operator_core::start::{
-    self, Answer, Evidence, Identity, Member, MemberList, Order, Peer, Start, Volume,
+    self, Answer, Evidence, Identity, Member, MemberList, Order, Peer, Reply, Start, Volume,
 };
 use jiff::Timestamp;
 
@@ -17,25 +19,22 @@ use crate::kube;
 use crate::observe::uid;
 use crate::world::World;
 
-/// What an agent may get wrong, to see whether it is found out.
+/// What an agent can do wrong, to see whether the simulation finds it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Bugs {
-    /// It follows an order although it did so before, and although a formed cluster answers.
+    /// It uses an order although it did so before, and although a member of a bootstrapped cluster responds.
     pub follows_old_orders: bool,
 }
 
-/// What an agent remembers while its pod lives.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
-    /// Orders that it saw a cluster form by.
-    void: BTreeSet<String>,
-    /// Since when it has known that an agent or a forming etcd is there.
-    met: BTreeMap<Ordinal, Tick>,
-    added_since: Option<Tick>,
+    /// Of the agent's process, until it becomes etcd.
+    process: start::Memory,
+    /// The orders that were used in this pod.
     pub followed: BTreeSet<u64>,
 }
 
-/// What becomes of a look around.
+/// What the agent does next.
 pub enum Verdict {
     Wait(Process),
     Restart,
@@ -45,24 +44,25 @@ pub enum Verdict {
 
 pub fn judge(world: &World, ordinal: Ordinal) -> Option<(Verdict, Memory)> {
     let sandbox = world.kube.sandboxes.get(&ordinal)?;
-    let (evidence, memory) = look(world, ordinal, sandbox)?;
+    let (evidence, mut memory) = look(world, ordinal, sandbox)?;
     let ever_started = !evidence.used_nonces.is_empty();
     let verdict = match (start::decide_start(&evidence), sandbox.order) {
         (Start::Restart { .. }, _) => Verdict::Restart,
         (Start::Bootstrap { .. }, Some(order)) => Verdict::Found(order),
         (Start::Bootstrap { .. }, None) => Verdict::Wait(Process::Waiting),
         (Start::Join { members, fetch_until: _ }, _) => {
-            let own = members.iter().find(|member| member.peer_urls == [evidence.peer_url.as_str()])?;
+            let own = members.iter().find(|member| member.is_at(&evidence.peer_address))?;
             Verdict::Join(confirmed_cluster(&evidence)?, MemberId(own.id))
         }
         (Start::Wait(waiting), _) => {
             let report = Report {
+                protocol_version: Protocol::CURRENT,
                 cluster_uid: evidence.cluster_uid,
                 name: evidence.name,
-                peer_url: evidence.peer_url,
+                peer_url: peer_url(&name(ordinal)),
                 ever_started,
                 message: waiting.to_string(),
-                waiting,
+                waiting: Reason::Known(waiting),
                 since: Timestamp::UNIX_EPOCH,
             };
             Verdict::Wait(report.process())
@@ -72,14 +72,14 @@ pub fn judge(world: &World, ordinal: Ordinal) -> Option<(Verdict, Memory)> {
             Verdict::Wait(Process::CannotStart(Blocked::Container { reason, message }))
         }
     };
+    if !matches!(verdict, Verdict::Wait(_)) {
+        memory.process = start::Memory::default();
+    }
     Some((verdict, memory))
 }
 
 fn confirmed_cluster(evidence: &Evidence) -> Option<ClusterId> {
-    evidence.peers.iter().find_map(|peer| match &peer.answer {
-        Answer::Members(list) if list.confirmed => Some(ClusterId(list.cluster_id)),
-        Answer::Members(_) | Answer::Waiting | Answer::Refused | Answer::Silent | Answer::Unknown => None,
-    })
+    evidence.lists().find(|list| list.confirmed).map(|list| ClusterId(list.cluster_id))
 }
 
 fn look(world: &World, ordinal: Ordinal, sandbox: &kube::Sandbox) -> Option<(Evidence, Memory)> {
@@ -88,66 +88,49 @@ fn look(world: &World, ordinal: Ordinal, sandbox: &kube::Sandbox) -> Option<(Evi
     let mut memory = sandbox.memory.clone();
     let parsed = sandbox.order.map(written);
     let others = world.kube.sandboxes.iter().filter(|(other, _)| **other != ordinal);
-    let mut peers = Vec::new();
-    for (&other, theirs) in others.filter(|(_, theirs)| world.now >= theirs.published_from) {
+    let published = others.filter(|(_, theirs)| world.now >= theirs.published_from);
+    let replies = published.map(|(&other, theirs)| {
         let answer = ask(world, ordinal, other, theirs);
-        let there = match &answer {
-            Answer::Members(list) => parsed.as_ref().is_some_and(|order| list.is_forming(order)),
-            Answer::Waiting => true,
-            Answer::Refused | Answer::Silent | Answer::Unknown => false,
-        };
-        if there {
-            memory.met.entry(other).or_insert(world.now);
-        } else {
-            memory.met.remove(&other);
-        }
-        let met_for = memory.met.get(&other).map_or(Duration::ZERO, |&since| time(world.now - since));
-        let (address, url) = (address(other), there.then(|| url(other)));
-        // Agents that find each other one after the other are told apart only by real ones.
-        peers.push(Peer { address, url, met_for, ready: true, answer });
-    }
-    let added = peers.iter().any(|peer| match &peer.answer {
-        Answer::Members(list) => list.standing_of(&url(ordinal)) == Some(start::Standing::Added),
-        Answer::Waiting | Answer::Refused | Answer::Silent | Answer::Unknown => false,
+        let peer_address = (answer == Answer::Waiting).then(|| peer_address(&name(other)));
+        // Only real agents find each other one after the other.
+        Reply { address: address(other), peer_address, ready: true, answer }
     });
-    memory.added_since = added.then(|| memory.added_since.unwrap_or(world.now));
-    let mut used_nonces: BTreeSet<String> =
-        volume.followed.iter().chain(&memory.followed).map(|&nonce| uid("nonce", nonce)).collect();
-    if world.agent_bugs.follows_old_orders {
-        used_nonces.clear();
-        peers.retain(|peer| !matches!(peer.answer, Answer::Members(_)));
-        let all = Ordinal::below(9).filter(|&other| other != ordinal);
-        peers = all
-            .map(|other| Peer {
-                address: address(other),
-                url: Some(url(other)),
-                met_for: Duration::MAX,
-                ready: true,
-                answer: Answer::Waiting,
-            })
-            .collect();
-    }
     let identity = volume.owner.map(|owner| Identity {
         cluster_uid: uid("cluster", owner),
         name: name(ordinal),
         used_nonces: BTreeSet::new(),
     });
+    let followed = volume.followed.iter().chain(&memory.followed);
     let evidence = Evidence {
         name: name(ordinal),
-        peer_url: url(ordinal),
+        peer_address: peer_address(&name(ordinal)),
         cluster_uid,
         adopts: sandbox.template.adopts.map(|former| uid("cluster", former)),
         attempt: None,
         volume: Volume { has_log: volume.data.is_some(), has_remains: false, identity },
-        used_nonces,
-        void_nonces: memory.void.clone(),
+        used_nonces: followed.map(|&nonce| uid("nonce", nonce)).collect(),
+        void_nonces: BTreeSet::new(),
         order: parsed.map_or(Order::None, Order::There),
-        peers,
-        names: Ordinal::below(9).map(|other| (name(other), [address(other)].into())).collect(),
-        added_for: memory.added_since.map_or(Duration::ZERO, |since| time(world.now - since)),
+        peers: Vec::new(),
+        names: Ordinal::below(MAX_SIZE).map(|other| (name(other), [address(other)].into())).collect(),
+        added_for: Duration::ZERO,
         whole_log_until: u64::MAX,
     };
-    memory.void.extend(start::voided_order(&evidence).map(str::to_owned));
+    let mut evidence = memory.process.add(replies.collect(), evidence, time(world.now));
+    if world.agent_bugs.follows_old_orders {
+        evidence.used_nonces.clear();
+        evidence.void_nonces.clear();
+        let others = Ordinal::below(MAX_SIZE).filter(|&other| other != ordinal);
+        evidence.peers = others
+            .map(|other| Peer {
+                address: address(other),
+                peer_address: Some(peer_address(&name(other))),
+                met_for: Some(Duration::MAX),
+                ready: true,
+                answer: Answer::Waiting,
+            })
+            .collect();
+    }
     Some((evidence, memory))
 }
 
@@ -165,9 +148,13 @@ fn ask(world: &World, ordinal: Ordinal, other: Ordinal, theirs: &kube::Sandbox) 
 fn list(world: &World, at: Ordinal, server: &Server) -> MemberList {
     let member = |(id, peer): (&MemberId, &crate::etcd::Peer)| Member {
         id: id.0,
-        name: if peer.start == Listed::Added { String::new() } else { name(peer.ordinal) },
-        peer_urls: vec![url(peer.ordinal)],
-        client_urls: if peer.start == Listed::Published { vec!["a client URL".into()] } else { Vec::new() },
+        name: if peer.start == MemberProgress::Added { String::new() } else { name(peer.ordinal) },
+        peer_urls: vec![peer_url(&name(peer.ordinal))],
+        client_urls: if peer.start == MemberProgress::Published {
+            vec!["a client URL".into()]
+        } else {
+            Vec::new()
+        },
         is_learner: peer.learner,
     };
     MemberList {
@@ -180,20 +167,19 @@ fn list(world: &World, at: Ordinal, server: &Server) -> MemberList {
 
 fn written(order: kube::Order) -> BootstrapOrder {
     BootstrapOrder {
+        protocol_version: Protocol::CURRENT,
         cluster_uid: uid("cluster", order.cluster),
         attempt: 1,
         armed: order.armed,
         nonce: uid("nonce", order.uid),
-        members: Ordinal::below(order.size).map(|ordinal| (name(ordinal), url(ordinal))).collect(),
+        members: Ordinal::below(order.size)
+            .map(|ordinal| (name(ordinal), peer_url(&name(ordinal))))
+            .collect(),
     }
 }
 
 fn name(ordinal: Ordinal) -> String {
     format!("kv-{ordinal}")
-}
-
-fn url(ordinal: Ordinal) -> String {
-    format!("http://kv-{ordinal}:2380")
 }
 
 fn address(ordinal: Ordinal) -> IpAddr {

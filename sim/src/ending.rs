@@ -1,7 +1,8 @@
 //! What is expected at the end of a run, and what two runs must have in common there.
 
 use etcd_operator_core::decide::{OnDelete, OnStop};
-use etcd_operator_core::observed::{MemberId, Ordinal, Start};
+use etcd_operator_core::member::MemberProgress;
+use etcd_operator_core::observed::{MemberId, Ordinal};
 use etcd_operator_core::plan::{Plan, Refusal};
 use etcd_operator_core::quorum::quorum;
 
@@ -70,7 +71,7 @@ pub fn differences(world: &World, plans: &[&Plan]) -> Vec<Wrong> {
         let members = world.members();
         let mut ordinals: Vec<Ordinal> = members.values().map(|peer| peer.ordinal).collect();
         ordinals.sort();
-        let finished = members.values().all(|peer| !peer.learner && peer.start == Start::Published);
+        let finished = members.values().all(|peer| !peer.learner && peer.start == MemberProgress::Published);
         differences.extend(wrong([
             (ordinals == wanted, Wrong::Members),
             (finished, Wrong::MemberUnfinished),

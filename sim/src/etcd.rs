@@ -7,7 +7,8 @@ pub mod election;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use etcd_operator_core::observed::{ClusterId, MemberId, Ordinal, Start};
+use etcd_operator_core::member::MemberProgress;
+use etcd_operator_core::observed::{ClusterId, MemberId, Ordinal};
 use etcd_operator_core::quorum::quorum;
 
 use crate::random::mix;
@@ -90,7 +91,7 @@ pub struct Data {
 pub struct Peer {
     pub ordinal: Ordinal,
     pub learner: bool,
-    pub start: Start,
+    pub start: MemberProgress,
 }
 
 /// What follows from the entries up to an index.
@@ -109,10 +110,10 @@ impl Applied {
         match &entry.change {
             Change::Nothing => {}
             Change::Write(_) => self.revision += 1,
-            Change::Found(id, ordinal) => self.insert(*id, *ordinal, false, Start::Listed),
-            Change::AddLearner(id, ordinal) => self.insert(*id, *ordinal, true, Start::Added),
+            Change::Found(id, ordinal) => self.insert(*id, *ordinal, false, MemberProgress::Listed),
+            Change::AddLearner(id, ordinal) => self.insert(*id, *ordinal, true, MemberProgress::Added),
             Change::Promote(id) => self.change(*id, |peer| peer.learner = false),
-            Change::Publish(id) => self.change(*id, |peer| peer.start = Start::Published),
+            Change::Publish(id) => self.change(*id, |peer| peer.start = MemberProgress::Published),
             Change::Remove(id) => {
                 self.members.remove(id);
                 self.removed.insert(*id);
@@ -120,7 +121,7 @@ impl Applied {
         }
     }
 
-    fn insert(&mut self, id: MemberId, ordinal: Ordinal, learner: bool, start: Start) {
+    fn insert(&mut self, id: MemberId, ordinal: Ordinal, learner: bool, start: MemberProgress) {
         self.members.insert(id, Peer { ordinal, learner, start });
     }
 

@@ -22,9 +22,11 @@ const KEPT: [(u64, &str); 2] = [
     (11321, "the same, where a user deletes volumes, changes their mind and asks to adopt them"),
 ];
 
+type Symptom = fn(&Problem) -> bool;
+
 /// A planted bug, the seed that finds it fast, and what it looks like then. A change of the simulated world can make
 /// a seed miss its bug: then the test names another one.
-const CORPUS: [(Bug, u64, fn(&Problem) -> bool); 9] = [
+const CORPUS: [(Bug, u64, Symptom); 9] = [
     (Bug::QuorumSkipped, 231, |problem| matches!(problem, Problem::Violated(Violation::QuorumLost { .. }))),
     (Bug::VolumeReused, 19, does_not_converge),
     (Bug::OldOrderHonoured, 27, |problem| {

@@ -1,5 +1,6 @@
 //! Pods that form a cluster by their order.
 
+use etcd_operator_core::agent::Reason;
 use etcd_operator_core::start::Waiting;
 
 use crate::pods::{Cluster, a_while, name, until};
@@ -48,7 +49,7 @@ fn nobody_starts_without_one_that_learns_late_where_the_others_are() {
         }
         cluster.tell(&[0, 1], &[0, 1, 2]);
         let report = cluster.waits(0, "OthersNotReady");
-        assert!(!report.waiting.is_ready());
+        assert!(!report.reply([127, 0, 0, 1].into()).ready);
         cluster.waits(2, "PeersMissing");
         cluster.tell(&[2], &[0, 1, 2]);
         cluster.serves(&[0, 1, 2]);
@@ -64,7 +65,7 @@ fn who_comes_too_late_for_its_order_is_not_let_in_by_it() {
     cluster.start(0);
     cluster.start(1);
     cluster.tell(&[0, 1], &[0, 1]);
-    let missing = Waiting::PeersMissing { missing: vec![name(2)] };
+    let missing = Reason::Known(Waiting::PeersMissing { missing: vec![name(2)] });
     until("the third to be missed", || cluster.report(0).filter(|report| report.waiting == missing));
     // Their patience ends, and two of three are a quorum.
     cluster.is_healthy(0);

@@ -4,6 +4,7 @@ use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
 
+use etcd_operator_core::agent::Reason;
 use etcd_operator_core::etcd_config::PEER_PORT;
 use etcd_operator_core::observed::Process;
 use etcd_operator_core::start::Waiting;
@@ -74,7 +75,7 @@ fn who_would_not_find_the_members_by_their_names_waits() {
     let cluster = with_a_past(cluster, 0);
     cluster.add_learner(1);
     let report = cluster.waits(1, "Names");
-    assert_eq!(report.waiting, Waiting::Names { astray: vec!["localhost".into()] });
+    assert_eq!(report.waiting, Reason::Known(Waiting::Names { astray: vec!["localhost".into()] }));
     assert_eq!(report.process(), Process::Waiting);
     a_while();
     assert!(!cluster.runs_etcd(1));

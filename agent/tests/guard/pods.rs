@@ -12,10 +12,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use etcd_agent::http;
-use etcd_operator_core::agent::{News, Report, environment, path};
+use etcd_operator_core::agent::{News, Protocol, Reason, Report, environment, path};
 use etcd_operator_core::etcd_config::{MemberConfig, MemberOptions, peer_url};
+use etcd_operator_core::member::MemberProgress;
 use etcd_operator_core::order::{self, BootstrapOrder};
-use etcd_operator_core::start::{Member, Standing};
+use etcd_operator_core::start::Member;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Long enough for the slowest machine; nothing here is expected to take it.
@@ -92,6 +93,7 @@ impl Cluster {
     pub fn give_order(&self, nonce: &str, size: usize) {
         let members = (0..size).map(|ordinal| (name(ordinal), self.url(ordinal))).collect();
         let order = BootstrapOrder {
+            protocol_version: Protocol::CURRENT,
             cluster_uid: self.config.cluster_uid.clone(),
             attempt: 1,
             armed: true,
@@ -201,13 +203,16 @@ impl Cluster {
     /// Waits until the agent waits for this.
     pub fn waits(&self, ordinal: usize, reason: &str) -> Report {
         let what = format!("{} to wait for {reason}", name(ordinal));
-        until(&what, || self.report(ordinal).filter(|report| report.waiting.reason() == reason))
+        until(&what, || {
+            self.report(ordinal)
+                .filter(|it| matches!(&it.waiting, Reason::Known(it) if it.reason() == reason))
+        })
     }
 
     /// Tells waiting pods where the others are, as the operator does.
     pub fn tell(&self, waiting: &[usize], all: &[usize]) {
         let addresses = all.iter().map(|&ordinal| address(self.network, ordinal)).collect();
-        let news = serde_json::to_string(&News { addresses }).expect("plain data");
+        let news = serde_json::to_string(&News { addresses, ..News::default() }).expect("plain data");
         for &ordinal in waiting {
             until("the agent to listen", || post(&self.host(ordinal), 2381, "/agent", &news));
         }
@@ -228,7 +233,7 @@ impl Cluster {
             until(&format!("{} to serve", name(ordinal)), || {
                 let members = self.members(ordinal)?;
                 let all = members.len() == ordinals.len()
-                    && members.iter().all(|member| member.standing() == Standing::Started);
+                    && members.iter().all(|member| member.progress() == MemberProgress::Published);
                 (all && self.probe(ordinal, "/health") == Some(200)).then_some(())
             });
         }
@@ -279,7 +284,7 @@ impl Cluster {
         until(&format!("{} to be listed as started", name(ordinal)), || {
             let members = self.members(0)?;
             let member = members.iter().find(|member| member.peer_urls == [self.url(ordinal)])?;
-            (member.standing() == Standing::Started).then_some(())
+            (member.progress() == MemberProgress::Published).then_some(())
         });
     }
 

@@ -6,6 +6,8 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::member::MAX_SIZE;
+
 use super::{EtcdClusterStatus, Options, PodTemplate, Quantity, Storage};
 
 /// The desired state of the cluster.
@@ -51,7 +53,7 @@ pub struct EtcdClusterSpec {
     /// The number of members. 0 stops the cluster; `storage.onStop` decides what happens to the volumes. Use odd
     /// numbers: 4 members tolerate no more failures than 3.
     #[serde(default = "default_size")]
-    #[schemars(range(min = 0, max = 9))]
+    #[schemars(range(min = 0, max = MAX_SIZE))]
     pub size: i32,
 
     /// The version of etcd, 3.5.3 or later, with or without a leading `v`.

@@ -2,7 +2,8 @@
 //! given another size; where that is not certain, it is waited for.
 
 use super::{Goal, delete_claims, pods_gone, set_replicas};
-use crate::observed::{Observed, Order, Ordinal, Process, Seen, Start};
+use crate::member::MemberProgress;
+use crate::observed::{Observed, Order, Ordinal, Process, Seen};
 use crate::plan::{Action, Plan, Refusal, WaitingOn};
 use crate::quorum::quorum;
 
@@ -49,7 +50,7 @@ pub fn end_of_order(goal: &Goal, seen: &Observed) -> Option<Plan> {
     let done = seen.etcd.members.known().is_some_and(|members| {
         let mut list = members.list.values();
         let nobody_comes =
-            list.all(|member| member.start == Start::Published || member.ordinal.is_some_and(waits));
+            list.all(|member| member.start == MemberProgress::Published || member.ordinal.is_some_and(waits));
         nobody_comes || members.list.len() != usize::from(goal.size)
     });
     (over || done).then_some(delete)

@@ -2,7 +2,8 @@
 
 use super::step::Step;
 use super::{Unusable, delete_claims, our_members, set_replicas};
-use crate::observed::{Members, Observed, Ordinal, Process, Start, Unanswered};
+use crate::member::MemberProgress;
+use crate::observed::{Members, Observed, Ordinal, Process, Unanswered};
 use crate::plan::{Action, Plan, Refusal, WaitingOn};
 
 pub fn plan(size: u8, seen: &Observed) -> Plan {
@@ -81,7 +82,7 @@ fn stale_volumes(replicas: u8, seen: &Observed, members: &Members) -> Plan {
             claim.member.is_some() || claim.terminating || ordinal.0 >= replicas || is_astray(ordinal)
         }
         (Some(claim), Some((id, member))) => {
-            member.start == Start::Added && claim.member.is_some_and(|holder| holder != id)
+            member.start == MemberProgress::Added && claim.member.is_some_and(|holder| holder != id)
         }
     };
     let mut plan = delete_claims(seen, stale);

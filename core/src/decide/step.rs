@@ -3,7 +3,8 @@
 use std::cmp::Reverse;
 
 use super::opinion::{self, Hold, Opinion};
-use crate::observed::{Answer, ClusterId, Member, MemberId, Members, Observed, Ordinal, Process, Start};
+use crate::member::MemberProgress;
+use crate::observed::{Answer, ClusterId, Member, MemberId, Members, Observed, Ordinal, Process};
 use crate::plan::{Action, Plan, PodCause, Refusal, WaitingOn};
 use crate::quorum::{against_leaving, quorum};
 
@@ -27,7 +28,8 @@ impl Step<'_> {
         if self.seen.order.is_some() {
             // Whoever the order lists may still come as the voter that it lists.
             let coming = |(_, member): (_, &Member)| Some(WaitingOn::Start { ordinal: member.ordinal? });
-            let listed = self.members.voters().filter(|(_, member)| member.start != Start::Published);
+            let listed =
+                self.members.voters().filter(|(_, member)| member.start != MemberProgress::Published);
             return Plan { waiting: listed.filter_map(coming).collect(), ..Plan::default() };
         }
         let serving = self.seen.serving();
@@ -81,7 +83,7 @@ impl Step<'_> {
 
     /// What a learner still lacks.
     fn catching_up(&self, id: MemberId, ordinal: Ordinal, learner: &Member) -> Option<WaitingOn> {
-        if learner.start != Start::Published {
+        if learner.start != MemberProgress::Published {
             return Some(match self.seen.pods.get(&ordinal).map(|pod| &pod.etcd) {
                 Some(Process::CannotStart(blocked)) => {
                     WaitingOn::Pod { ordinal, cause: PodCause::Blocked(blocked.clone()) }
@@ -110,10 +112,10 @@ impl Step<'_> {
         let process = self.seen.pods.get(&ordinal).map(|pod| &pod.etcd);
         match (member.start, process) {
             _ if self.seen.is_in_another_cluster(ordinal, self.cluster()) => true,
-            (Start::Listed, _) => true,
-            (Start::Published, Some(Process::DataLost)) => true,
+            (MemberProgress::Listed, _) => true,
+            (MemberProgress::Published, Some(Process::DataLost)) => true,
             (_, Some(Process::Failing(_))) => member.learner && self.has_been_silent(id, FAILING_SECONDS),
-            (Start::Added | Start::Published, _) => false,
+            (MemberProgress::Added | MemberProgress::Published, _) => false,
         }
     }
 
@@ -208,13 +210,15 @@ impl Step<'_> {
         let stuck = |ordinal| {
             self.seen.pods.get(&ordinal).is_some_and(|pod| matches!(pod.etcd, Process::CannotStart(_)))
         };
-        let mut unstarted = self.members.learners().filter(|(_, learner)| learner.start == Start::Added);
+        let mut unstarted =
+            self.members.learners().filter(|(_, learner)| learner.start == MemberProgress::Added);
         unstarted.find(|(_, learner)| learner.ordinal.is_some_and(stuck)).map(|(id, _)| self.remove(id))
     }
 
     /// Each member applies an addition by its own limit, so all that run must have the same.
     fn all_accept_two_learners(&self) -> bool {
-        let mut started = self.members.list.iter().filter(|(_, member)| member.start != Start::Added);
+        let mut started =
+            self.members.list.iter().filter(|(_, member)| member.start != MemberProgress::Added);
         started.all(|(&id, _)| self.seen.answer_of(id).is_some_and(Answer::accepts_two_learners))
     }
 

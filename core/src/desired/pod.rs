@@ -12,10 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 
 use super::{Desired, probes};
 use crate::agent::{environment, path};
-use crate::etcd_config::{
-    AutoCompaction as Compaction, CLIENT_PORT, METRICS_PORT, MemberConfig, MemberOptions, PEER_PORT,
-};
-use crate::intent::{AutoCompaction, Options};
+use crate::etcd_config::{CLIENT_PORT, METRICS_PORT, MemberConfig, PEER_PORT};
 use crate::names::DATA_VOLUME;
 
 /// The user of distroless images. Any will do; the volume belongs to its group.
@@ -128,7 +125,7 @@ impl Desired<'_> {
             peer_host: self.names.peer_host(),
             attempt: None,
             adopts: self.intent.adopts.clone(),
-            options: member_options(&self.intent.options),
+            options: self.intent.options.clone(),
         }
     }
 
@@ -188,28 +185,6 @@ impl Desired<'_> {
             ..TopologySpreadConstraint::default()
         };
         vec![over("topology.kubernetes.io/zone"), over("kubernetes.io/hostname")]
-    }
-}
-
-fn member_options(options: &Options) -> MemberOptions {
-    let Options {
-        quota_backend_bytes,
-        auto_compaction,
-        snapshot_count,
-        heartbeat_interval_milliseconds,
-        election_timeout_milliseconds,
-        extra_arguments,
-    } = options.clone();
-    MemberOptions {
-        quota_backend_bytes,
-        auto_compaction: auto_compaction.map(|compaction| match compaction {
-            AutoCompaction::Periodic { retention } => Compaction::Periodic(retention),
-            AutoCompaction::Revision { retention } => Compaction::Revision(retention.to_string()),
-        }),
-        snapshot_count,
-        heartbeat_interval_milliseconds: Some(heartbeat_interval_milliseconds),
-        election_timeout_milliseconds: Some(election_timeout_milliseconds),
-        extra_arguments,
     }
 }
 

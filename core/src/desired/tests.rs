@@ -159,6 +159,7 @@ fn a_drain_leaves_a_quorum_of_what_is_there_and_of_what_is_wanted() {
 #[test]
 fn the_order_can_be_deleted_for_good() {
     let order = BootstrapOrder {
+        protocol_version: crate::agent::Protocol::CURRENT,
         cluster_uid: "7d1c".into(),
         attempt: 1,
         nonce: "n".into(),

@@ -26,6 +26,7 @@ fn order() -> BootstrapOrder {
     let members =
         ["kv-0", "kv-1"].map(|name| (name.into(), peer_url(&format!("{name}.kv-peer.ns.svc.cluster.local"))));
     BootstrapOrder {
+        protocol_version: crate::agent::Protocol::CURRENT,
         cluster_uid: "uid-1".into(),
         attempt: 1,
         armed: true,
@@ -91,6 +92,16 @@ fn who_joins_lists_every_member_and_itself_by_its_own_name() {
         ),
         "{text}"
     );
+}
+
+#[test]
+fn a_joining_member_finds_itself_in_a_list_with_another_scheme() {
+    let with_tls = members().map(|member| Member {
+        peer_urls: member.peer_urls.iter().map(|url| url.replace("http://", "https://")).collect(),
+        ..member
+    });
+    let text = rendered(&config("3.6.16"), Birth::Joins(&with_tls));
+    assert!(text.contains(",kv-1=https://kv-1.kv-peer.ns.svc.cluster.local:2380,"), "{text}");
 }
 
 #[test]
@@ -174,11 +185,10 @@ fn a_pod_of_the_newer_protocol_listens_on_it() {
 }
 
 #[test]
-fn a_url_tells_its_host() {
-    assert_eq!(host_of(&peer_url("kv-0.kv-peer.ns.svc")), Some("kv-0.kv-peer.ns.svc"));
-    assert_eq!(host_of("https://127.0.0.1:2380"), Some("127.0.0.1"));
-    assert_eq!(host_of("http://[fd00::1]:2380"), Some("fd00::1"));
-    assert_eq!(host_of("kv-0"), None);
+fn a_peer_url_leads_back_to_its_address() {
+    for host in ["kv-0.kv-peer.ns.svc", "127.0.0.1", "fd00::1"] {
+        assert_eq!(PeerAddress::parse(&peer_url(host)), Some(peer_address(host)));
+    }
 }
 
 #[test]

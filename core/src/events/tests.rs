@@ -3,9 +3,8 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::*;
-use crate::observed::{
-    Cluster, ClusterId, Etcd, Formed, Member, MemberId, Members, Observed, Seen, Set, Start,
-};
+use crate::member::MemberProgress;
+use crate::observed::{Cluster, ClusterId, Etcd, Formed, Member, MemberId, Members, Observed, Seen, Set};
 
 const CLUSTER: ClusterId = ClusterId(0xc1);
 
@@ -15,8 +14,11 @@ fn names() -> Names {
 
 /// Three members, of which two are known here.
 fn seen() -> Observed {
-    let member =
-        |ordinal| Member { ordinal: Some(Ordinal(ordinal)), learner: false, start: Start::Published };
+    let member = |ordinal| Member {
+        ordinal: Some(Ordinal(ordinal)),
+        learner: false,
+        start: MemberProgress::Published,
+    };
     let list = BTreeMap::from([(MemberId(0xa0), member(0)), (MemberId(0xa1), member(1))]);
     let formed = Formed { id: CLUSTER, since: Timestamp::UNIX_EPOCH };
     Observed {

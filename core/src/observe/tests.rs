@@ -1,7 +1,8 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::observed::{Answer, Blocked, Member, Members, Process, Seen, Start, Unanswered};
+use crate::member::MemberProgress;
+use crate::observed::{Answer, Blocked, Member, Members, Process, Seen, Unanswered};
 
 const CLUSTER: ClusterId = ClusterId(0xc1);
 
@@ -62,7 +63,7 @@ fn answer(member: u64, leader: u64) -> Answer {
 
 fn list(ordinals: &[u8]) -> Members {
     let member = |it: &u8| {
-        let member = Member { ordinal: Some(Ordinal(*it)), learner: false, start: Start::Published };
+        let member = Member { ordinal: Some(Ordinal(*it)), learner: false, start: MemberProgress::Published };
         (MemberId(0xa0 + u64::from(*it)), member)
     };
     Members { cluster: CLUSTER, leader: None, list: ordinals.iter().map(member).collect() }

@@ -2,6 +2,7 @@
 
 use super::{Rule, Server, syntax};
 use crate::api::{EtcdClusterSpec, Quantity};
+use crate::member::MAX_SIZE;
 use crate::version::Version;
 
 pub(super) const RULES: &[Rule<EtcdClusterSpec>] = &[
@@ -9,7 +10,7 @@ pub(super) const RULES: &[Rule<EtcdClusterSpec>] = &[
         at: "size",
         server: Server::Schema,
         message: "must be 0 to 9: 0 stops the cluster, 3 or 5 members are usual",
-        broken: |spec| !(0..=9).contains(&spec.size),
+        broken: |spec| !(0..=i32::from(MAX_SIZE)).contains(&spec.size),
     },
     Rule {
         at: "version",

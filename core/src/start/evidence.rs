@@ -6,33 +6,33 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::etcd_config::host_of;
+use crate::member::{MemberProgress, PeerAddress};
 use crate::order::BootstrapOrder;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Evidence {
     /// The pod, which is also the member's name.
     pub name: String,
-    pub peer_url: String,
+    pub peer_address: PeerAddress,
     pub cluster_uid: String,
-    /// A former cluster whose volumes may be taken over, by its UID.
+    /// The UID of a previous cluster whose volumes this one adopts.
     pub adopts: Option<String>,
-    /// Which attempt this pod was made for; none if its maker did not say.
+    /// The attempt that this pod was created for; none if its template does not say.
     pub attempt: Option<u32>,
     pub volume: Volume,
-    /// Orders that etcd was started by, on this volume or in this pod. The pod remembers too, because a volume
+    /// Orders that etcd was started with, on this volume or in this pod. The pod remembers too, because a volume
     /// can be wiped under it.
     pub used_nonces: BTreeSet<String>,
-    /// Orders that a cluster was seen to have formed by, since this pod began to look.
+    /// Orders by which a cluster has bootstrapped, as this process of the agent has seen.
     pub void_nonces: BTreeSet<String>,
     pub order: Order,
     /// One per known address, except our own.
     pub peers: Vec<Peer>,
-    /// Where the names of started members lead, once this one could join them.
+    /// The addresses that DNS returns for the names of started members, once this one could join them.
     pub names: BTreeMap<String, BTreeSet<IpAddr>>,
-    /// Since when the members have listed this one as added. Learners take turns, but not for ever.
+    /// How long the members have listed this one as added. Learners take turns, but not for ever.
     pub added_for: Duration,
-    /// How many entries a member applies before its log does not begin with the first one any more.
+    /// How many entries a member applies before it drops the first ones of its log.
     pub whole_log_until: u64,
 }
 
@@ -62,15 +62,17 @@ pub enum Order {
     There(BootstrapOrder),
 }
 
-/// Another pod, or whatever lives at an address that was said to be one.
+/// Another pod, or whatever has the address of one now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
+    /// The IP address of the pod.
     pub address: IpAddr,
-    /// Its peer URL, if its agent has ever told us.
-    pub url: Option<String>,
-    /// Since when we have known that an agent or a forming etcd is there.
-    pub met_for: Duration,
-    /// Its agent waits for nothing but the first one to start.
+    /// The address of its member, if its agent has ever reported it.
+    pub peer_address: Option<PeerAddress>,
+    /// How long ago an agent without data, or an etcd that bootstraps by our order, first responded there; none if
+    /// that never happened.
+    pub met_for: Option<Duration>,
+    /// Its agent waits for nothing but the first pod to start.
     pub ready: bool,
     pub answer: Answer,
 }
@@ -85,16 +87,17 @@ pub enum Answer {
     Refused,
     /// Nothing came back in time.
     Silent,
-    /// Something came back that makes no sense.
+    /// Something responds, but not whether it has data: an agent whose reason for waiting this version does not know, or
+    /// whose etcd receives data; or no agent at all.
     Unknown,
 }
 
-/// One member's own view of the membership. It may lag behind.
+/// The membership as one member has it, which can be stale.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberList {
     pub cluster_id: u64,
     pub members: Vec<Member>,
-    /// It was read right after the same member served a linearizable read, so it does not lag.
+    /// It was read right after the same member served a linearizable read, so it is not stale.
     pub confirmed: bool,
     /// How many entries the member had applied then; none if that is not known.
     pub applied: Option<u64>,
@@ -115,49 +118,52 @@ pub struct Member {
     pub is_learner: bool,
 }
 
-/// How far a listed member has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// It has published its client URLs.
-    Started,
-    /// A bootstrap order named it, but it has not published itself. It may have voted all the same.
-    Named,
-    /// It was added and never started.
-    Added,
+impl Evidence {
+    pub fn lists(&self) -> impl Iterator<Item = &MemberList> {
+        self.peers.iter().filter_map(|peer| match &peer.answer {
+            Answer::Members(list) => Some(list),
+            Answer::Waiting | Answer::Refused | Answer::Silent | Answer::Unknown => None,
+        })
+    }
 }
 
 impl Member {
-    pub fn standing(&self) -> Standing {
-        match (self.name.is_empty(), self.client_urls.is_empty()) {
-            (_, false) => Standing::Started,
-            (false, true) => Standing::Named,
-            (true, true) => Standing::Added,
-        }
+    pub fn progress(&self) -> MemberProgress {
+        MemberProgress::of(&self.name, &self.client_urls)
+    }
+
+    pub fn peer_addresses(&self) -> impl Iterator<Item = PeerAddress> {
+        self.peer_urls.iter().filter_map(|url| PeerAddress::parse(url))
+    }
+
+    pub fn is_at(&self, address: &PeerAddress) -> bool {
+        self.peer_addresses().any(|own| own == *address)
     }
 }
 
 impl MemberList {
-    pub fn at(&self, peer_url: &str) -> Option<&Member> {
-        self.members.iter().find(|member| member.peer_urls.iter().any(|url| url == peer_url))
+    pub fn at(&self, address: &PeerAddress) -> Option<&Member> {
+        self.members.iter().find(|member| member.is_at(address))
     }
 
-    pub fn standing_of(&self, peer_url: &str) -> Option<Standing> {
-        self.at(peer_url).map(Member::standing)
+    pub fn progress_of(&self, address: &PeerAddress) -> Option<MemberProgress> {
+        self.at(address).map(Member::progress)
     }
 
-    /// The names or addresses of those that have ever started, so that their names exist.
-    pub fn started_hosts(&self) -> impl Iterator<Item = &str> {
-        let started = self.members.iter().filter(|member| member.standing() == Standing::Started);
-        started.filter_map(|member| host_of(member.peer_urls.first()?))
+    /// The hosts of members that have ever started, so that their names exist.
+    pub fn started_hosts(&self) -> impl Iterator<Item = String> {
+        let started = self.members.iter().filter(|member| member.progress() == MemberProgress::Published);
+        started.filter_map(|member| Some(member.peer_addresses().next()?.host))
     }
 
-    /// Whether this is what a member of a cluster that has not formed yet says: it was started by this very order,
-    /// and nobody has published itself. Whoever published itself had a quorum behind it.
+    /// Whether the member is one of a cluster that has not bootstrapped yet: it was started by this very order, and no
+    /// member has published itself, for which it needs quorum.
     pub fn is_forming(&self, order: &BootstrapOrder) -> bool {
         self.members.len() == order.members.len()
             && self.members.iter().all(|member| {
-                member.standing() == Standing::Named
-                    && order.members.get(&member.name).is_some_and(|url| member.peer_urls == [url.as_str()])
+                let listed = order.address_of(&member.name);
+                member.progress() == MemberProgress::Listed
+                    && listed.is_some_and(|listed| member.peer_urls.len() == 1 && member.is_at(&listed))
             })
     }
 }

@@ -7,8 +7,9 @@ use proptest::collection::{btree_set, vec};
 use proptest::option;
 use proptest::prelude::*;
 
-use super::tests::{address, nothing, url};
+use super::tests::{address, at, nothing, url};
 use super::*;
+use crate::agent::Protocol;
 
 const ME: &str = "kv-1";
 
@@ -30,7 +31,14 @@ fn order() -> impl Strategy<Value = BootstrapOrder> {
     (uid(), 1..3u32, armed, nonce(), btree_set(name(), 1..6)).prop_map(
         |(cluster_uid, attempt, armed, nonce, names)| {
             let members = names.into_iter().map(|name| (name.clone(), url(&name))).collect();
-            BootstrapOrder { cluster_uid, attempt, armed, nonce, members }
+            BootstrapOrder {
+                protocol_version: Protocol::CURRENT,
+                cluster_uid,
+                attempt,
+                armed,
+                nonce,
+                members,
+            }
         },
     )
 }
@@ -61,10 +69,11 @@ fn peer() -> impl Strategy<Value = Peer> {
         1 => Just(Answer::Silent),
         1 => Just(Answer::Unknown),
     ];
-    (option::of(name()), 0..20u64, any::<bool>(), answer).prop_map(|(name, seconds, ready, answer)| Peer {
+    let met_for = option::weighted(0.8, (0..20u64).prop_map(Duration::from_secs));
+    (option::of(name()), met_for, any::<bool>(), answer).prop_map(|(name, met_for, ready, answer)| Peer {
         address: address(name.as_deref().unwrap_or("somebody")),
-        url: name.as_deref().map(url),
-        met_for: Duration::from_secs(seconds),
+        peer_address: name.as_deref().map(at),
+        met_for,
         ready,
         answer,
     })
@@ -124,8 +133,8 @@ fn evidence() -> impl Strategy<Value = Evidence> {
 }
 
 fn lists_of(evidence: &Evidence) -> impl Iterator<Item = (&MemberList, Option<&Member>)> {
-    let me = url(ME);
-    lists(evidence).map(move |list| (list, list.members.iter().find(|member| member.peer_urls.contains(&me))))
+    let me = format!("//{ME}:2380");
+    evidence.lists().map(move |list| (list, list.members.iter().find(|it| it.peer_urls[0].ends_with(&me))))
 }
 
 proptest! {
@@ -134,7 +143,7 @@ proptest! {
     #[test]
     fn no_cluster_is_formed_beside_a_formed_one(evidence in evidence()) {
         if let Start::Bootstrap { .. } = decide_start(&evidence) {
-            for member in lists(&evidence).flat_map(|list| &list.members) {
+            for member in evidence.lists().flat_map(|list| &list.members) {
                 prop_assert!(member.client_urls.is_empty(), "somebody has published itself");
                 prop_assert!(!member.name.is_empty(), "somebody was added to it");
             }
@@ -148,10 +157,11 @@ proptest! {
             prop_assert!(!evidence.used_nonces.contains(&order.nonce));
             prop_assert!(!evidence.void_nonces.contains(&order.nonce));
             prop_assert_eq!(&order.cluster_uid, "ours");
-            prop_assert_eq!(order.members.get(ME), Some(&url(ME)));
+            prop_assert!(order.members[ME].ends_with("://kv-1:2380"));
             prop_assert!(evidence.attempt.is_none_or(|attempt| attempt == order.attempt));
-            let met = evidence.peers.iter().filter(|peer| match &peer.url {
-                Some(url) => order.members.values().any(|listed| listed == url),
+            let met = evidence.peers.iter().filter(|peer| match &peer.peer_address {
+                _ if peer.met_for.is_none() => false,
+                Some(address) => order.members.contains_key(&address.host),
                 None => matches!(peer.answer, Answer::Members(_)),
             });
             prop_assert!((met.count() + 1) * 2 > order.members.len());
@@ -163,7 +173,7 @@ proptest! {
         if evidence.volume.has_log {
             return Ok(());
         }
-        let somebody_knows_better = lists(&evidence).any(|list| list.confirmed);
+        let somebody_knows_better = evidence.lists().any(|list| list.confirmed);
         let listed_as_started = lists_of(&evidence).any(|(list, me)| {
             (list.confirmed || !somebody_knows_better) && me.is_some_and(|me| !me.client_urls.is_empty())
         });
@@ -181,7 +191,7 @@ proptest! {
             });
             prop_assert!(matching.is_some());
             if let Some(index) = fetch_until {
-                let said_so = lists(&evidence).any(|list| list.confirmed && list.applied == Some(index));
+                let said_so = evidence.lists().any(|list| list.confirmed && list.applied == Some(index));
                 prop_assert!(said_so, "nobody may ever have so many entries");
             }
         }

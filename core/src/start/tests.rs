@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use super::*;
+use crate::agent::Protocol;
 
 const SCENARIOS: &str = include_str!("scenarios.txt");
 
@@ -44,8 +45,8 @@ fn members_are_read_as_etcd_writes_them() {
     let members: Vec<Member> = serde_json::from_str(text).expect("it is a list");
     assert_eq!(members[0].id, 10501334649042878790);
     assert_eq!(
-        members.iter().map(Member::standing).collect::<Vec<_>>(),
-        [Standing::Started, Standing::Added]
+        members.iter().map(Member::progress).collect::<Vec<_>>(),
+        [MemberProgress::Published, MemberProgress::Added]
     );
     assert!(members[1].is_learner);
 }
@@ -57,8 +58,13 @@ fn told(start: &Start) -> String {
         Start::Join { members, fetch_until } => {
             let first = fetch_until.map(|index| format!("fetch {index}, then ")).unwrap_or_default();
             let words = members.iter().map(|member| {
-                let name = member.peer_urls[0].trim_start_matches("http://").trim_end_matches(":2380");
-                format!("{name} {}", format!("{:?}", member.standing()).to_lowercase())
+                let name = member.peer_addresses().next().expect("an address").host;
+                let progress = match member.progress() {
+                    MemberProgress::Added => "added",
+                    MemberProgress::Listed => "named",
+                    MemberProgress::Published => "started",
+                };
+                format!("{name} {progress}")
             });
             format!("{first}join {}", words.collect::<Vec<_>>().join(", "))
         }
@@ -72,10 +78,14 @@ pub fn url(name: &str) -> String {
     format!("http://{name}:2380")
 }
 
+pub fn at(name: &str) -> PeerAddress {
+    PeerAddress { host: name.into(), port: 2380 }
+}
+
 pub fn nothing(me: &str) -> Evidence {
     Evidence {
         name: me.into(),
-        peer_url: url(me),
+        peer_address: at(me),
         cluster_uid: "ours".into(),
         adopts: None,
         attempt: None,
@@ -96,14 +106,14 @@ pub fn address(name: &str) -> IpAddr {
     Ipv4Addr::new(10, 0, 0, number.parse().unwrap_or(255)).into()
 }
 
-fn evidence(text: &str) -> Evidence {
+pub fn evidence(text: &str) -> Evidence {
     let mut evidence = nothing("kv-1");
     evidence.names =
         (0..3).map(|n| format!("kv-{n}")).map(|it| (it.clone(), [address(&it)].into())).collect();
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
         let (key, value) = line.split_once(": ").unwrap_or_else(|| panic!("no key: {line}"));
         match key {
-            "me" => (evidence.name, evidence.peer_url) = (value.into(), url(value)),
+            "me" => (evidence.name, evidence.peer_address) = (value.into(), at(value)),
             "adopts" => evidence.adopts = Some(value.into()),
             "attempt" => evidence.attempt = value.parse().ok(),
             "used" => evidence.used_nonces = [value.to_owned()].into(),
@@ -156,12 +166,14 @@ fn order(text: &str) -> Order {
     };
     let (rest, armed) = rest.strip_suffix("; not armed").map_or((rest, true), |rest| (rest, false));
     let (names, uid) = rest.split_once("; of ").unwrap_or((rest, "ours"));
+    let (names, scheme) = names.strip_suffix(" with TLS").map_or((names, "http"), |names| (names, "https"));
     Order::There(BootstrapOrder {
+        protocol_version: Protocol::CURRENT,
         cluster_uid: uid.into(),
         attempt: 1,
         armed,
         nonce: nonce.into(),
-        members: names.split(' ').map(|name| (name.to_owned(), url(name))).collect(),
+        members: names.split(' ').map(|name| (name.to_owned(), format!("{scheme}://{name}:2380"))).collect(),
     })
 }
 
@@ -177,11 +189,11 @@ fn peer(name: &str, text: &str) -> Peer {
             Answer::Members(list(text.strip_prefix("lists ").unwrap_or_else(|| panic!("no answer: {text}"))))
         }
     };
-    let url = (name != "?").then(|| url(name));
-    Peer { address: address(name), url, met_for: duration(met), ready, answer }
+    let met_for = (met != "never").then(|| duration(met));
+    Peer { address: address(name), peer_address: (name != "?").then(|| at(name)), met_for, ready, answer }
 }
 
-fn list(text: &str) -> MemberList {
+pub fn list(text: &str) -> MemberList {
     let mut parts = text.split("; ");
     let names = parts.next().unwrap_or_default();
     let mut list = MemberList { cluster_id: 1, members: Vec::new(), confirmed: false, applied: None };
@@ -193,13 +205,15 @@ fn list(text: &str) -> MemberList {
         }
     }
     for member in names.split(", ").filter(|names| *names != "nobody") {
-        let (name, standing) = member.split_once(' ').expect("a name and a standing");
+        let (name, progress) = member.split_once(' ').expect("a name and its progress");
+        let (progress, scheme) =
+            progress.strip_suffix(" with TLS").map_or((progress, "http"), |progress| (progress, "https"));
         let number: String = name.chars().filter(char::is_ascii_digit).collect();
         list.members.push(Member {
             id: 0x10 + number.parse::<u64>().expect("names end in a number"),
-            name: if standing == "added" { String::new() } else { name.into() },
-            peer_urls: vec![url(name)],
-            client_urls: if standing == "started" { vec![format!("http://{name}:2379")] } else { vec![] },
+            name: if progress == "added" { String::new() } else { name.into() },
+            peer_urls: vec![format!("{scheme}://{name}:2380")],
+            client_urls: if progress == "started" { vec![format!("http://{name}:2379")] } else { vec![] },
             is_learner: false,
         });
     }

@@ -105,11 +105,6 @@ pub enum Refusal {
 }
 
 impl Waiting {
-    /// Whether nothing but the first one's start is missing.
-    pub fn is_ready(&self) -> bool {
-        matches!(self, Self::FirstStarter { .. })
-    }
-
     /// The word for it, which is also its `reason` in a report.
     pub fn reason(&self) -> &'static str {
         match self {

@@ -4,7 +4,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::view::{Quorum, View};
 use crate::api::{Health, MemberStatus, Role};
-use crate::observed::{Answer, Blocked, Member, MemberId, Members, Ordinal, Process, Seen, Start};
+use crate::member::MemberProgress;
+use crate::observed::{Answer, Blocked, Member, MemberId, Members, Ordinal, Process, Seen};
 use crate::plan::{PodCause, WaitingOn};
 
 /// By ordinal, numerically: as text, pod 10 comes before pod 9. Members without a pod of ours come last.
@@ -56,7 +57,7 @@ fn listed(view: &View<'_>, members: &Members) -> Vec<Placed> {
             id: Some(id.to_string()),
             peer_url: ordinal.map(|ordinal| names.peer_url(ordinal)),
             client_url: ordinal
-                .filter(|_| member.start == Start::Published)
+                .filter(|_| member.start == MemberProgress::Published)
                 .map(|ordinal| names.client_url(ordinal)),
             ready,
             last_transition_time: Some(since(view, &id.to_string(), ready)),

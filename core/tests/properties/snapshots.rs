@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use etcd_operator_core::decide::{Goal, OnDelete, OnStop};
+use etcd_operator_core::member::MemberProgress;
 use etcd_operator_core::observed::{
     Alarm, Answer, Blocked, Claim, Cluster, ClusterId, Etcd, Exit, Formed, Member, MemberId, Members,
-    Observed, Order, Ordinal, Pod, Process, Seen, Set, Start, Unanswered,
+    Observed, Order, Ordinal, Pod, Process, Seen, Set, Unanswered,
 };
 use etcd_operator_core::version::Version;
 use jiff::Timestamp;
@@ -24,7 +25,7 @@ const OTHER: ClusterId = ClusterId(0xc2);
 struct Slot {
     pod: Option<(Process, bool, bool)>,
     claim: Option<(Label, bool, bool, &'static str)>,
-    member: Option<(bool, Start, Voice)>,
+    member: Option<(bool, MemberProgress, Voice)>,
     index: u64,
     hash: Option<u32>,
     alarmed: bool,
@@ -60,8 +61,13 @@ fn slot() -> impl Strategy<Value = Slot> {
         Process::Started,
     ]);
     let label = select(vec![Label::None, Label::Right, Label::Right, Label::Wrong]);
-    let start =
-        select(vec![Start::Added, Start::Listed, Start::Published, Start::Published, Start::Published]);
+    let start = select(vec![
+        MemberProgress::Added,
+        MemberProgress::Listed,
+        MemberProgress::Published,
+        MemberProgress::Published,
+        MemberProgress::Published,
+    ]);
     let voice = select(vec![Voice::Serves, Voice::Serves, Voice::Answers, Voice::Silent, Voice::LongSilent]);
     let often = prop::bool::weighted(0.8);
     let seldom = prop::bool::weighted(0.2);
@@ -158,7 +164,7 @@ pub fn settled() -> impl Strategy<Value = (Goal, Observed)> {
             let slot = Slot {
                 pod: Some((Process::Started, false, true)),
                 claim: Some((Label::Right, false, true, "uid")),
-                member: Some((false, Start::Published, Voice::Serves)),
+                member: Some((false, MemberProgress::Published, Voice::Serves)),
                 index: 5000,
                 hash: None,
                 alarmed: false,

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use etcd_operator_core::decide::{Goal, OnDelete, OnStop};
+use etcd_operator_core::member::MemberProgress;
 use etcd_operator_core::observed::{
     Alarm, Answer, Blocked, Claim, Cluster, ClusterId, Etcd, Exit, Formed, Member, MemberId, Members,
-    Observed, Order, Ordinal, Pod, Process, Seen, Set, Start, Unanswered,
+    Observed, Order, Ordinal, Pod, Process, Seen, Set, Unanswered,
 };
 use etcd_operator_core::version::Version;
 use jiff::Timestamp;
@@ -205,7 +206,8 @@ fn read_claim(ordinal: Ordinal, words: &[&str], seen: &mut Observed) -> Result<(
 fn read_member(id: MemberId, words: &[&str], seen: &mut Observed) -> Result<()> {
     let own = Ordinal((id.0 & 0xf) as u8);
     let known = members(seen).list.remove(&id);
-    let mut member = known.unwrap_or(Member { ordinal: Some(own), learner: false, start: Start::Published });
+    let mut member =
+        known.unwrap_or(Member { ordinal: Some(own), learner: false, start: MemberProgress::Published });
     let mut answer = Answer {
         cluster: members(seen).cluster,
         member: id,
@@ -231,8 +233,8 @@ fn read_member(id: MemberId, words: &[&str], seen: &mut Observed) -> Result<()> 
                 answer.linearizable = false;
             }
             ("voter", "") => member.learner = false,
-            ("added", "") => (member.start, silent) = (Start::Added, true),
-            ("listed", "") => (member.start, silent) = (Start::Listed, true),
+            ("added", "") => (member.start, silent) = (MemberProgress::Added, true),
+            ("listed", "") => (member.start, silent) = (MemberProgress::Listed, true),
             ("silent", "") => silent = true,
             ("leaderless", "") => (answer.linearizable, answer.leader) = (false, None),
             ("silent-since", seconds) => {

@@ -1,6 +1,7 @@
 //! Carries out one action of a plan. Every write carries what was read right before it, so that whatever happened in
 //! between makes it fail.
 
+use etcd_operator_core::agent::Protocol;
 use etcd_operator_core::api::EtcdClusterStatus;
 use etcd_operator_core::decide::grace_seconds;
 use etcd_operator_core::desired::Desired;
@@ -111,6 +112,7 @@ impl Hands<'_> {
         let members = Ordinal::below(size).map(|it| (self.names.pod(it), self.names.peer_url(it)));
         let desired = self.desired()?;
         Ok(desired.order(&BootstrapOrder {
+            protocol_version: Protocol::CURRENT,
             cluster_uid: desired.intent.uid.clone(),
             attempt: ATTEMPT,
             armed,

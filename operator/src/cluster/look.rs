@@ -67,7 +67,7 @@ impl Look {
     pub async fn tell_agents(&self, plan: &Plan, reach: &Reach, writes: &mut SideWrites) {
         let known = self.observed.pods.values().filter(|pod| pod.published);
         let addresses = known.filter_map(|pod| self.objects.listed.get(&pod.uid)).flatten();
-        let news = News { addresses: addresses.copied().collect() };
+        let news = News { addresses: addresses.copied().collect(), ..News::default() };
         let told = agents_to_tell(plan, &self.observed);
         let told: Vec<_> = told.iter().filter_map(|it| pods::address(self.objects.pods.get(it)?)).collect();
         // An agent that does not get the message reads by itself, a little later.

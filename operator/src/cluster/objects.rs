@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use etcd_operator_core::api::EtcdCluster;
+use etcd_operator_core::member::MAX_SIZE;
 use etcd_operator_core::names::{CLUSTER_LABEL, Names};
 use etcd_operator_core::observe::{Listed, Objects};
 use etcd_operator_core::observed::Ordinal;
@@ -22,8 +23,6 @@ use crate::kind::Kind;
 
 /// On EndpointSlices: the Service they belong to.
 const SERVICE_LABEL: &str = "kubernetes.io/service-name";
-/// No size is larger, so no pod has an ordinal from here on.
-const ORDINALS: u8 = 9;
 
 /// As the caches have them. The cluster itself is given: whoever has written it knows it better than a cache.
 pub fn cached(caches: &Caches, cluster: Arc<EtcdCluster>, names: &Names) -> Objects {
@@ -31,9 +30,9 @@ pub fn cached(caches: &Caches, cluster: Arc<EtcdCluster>, names: &Names) -> Obje
         slice.labels().get(SERVICE_LABEL) == Some(&names.peer_service())
             && slice.namespace().as_deref() == Some(&names.namespace)
     });
-    let by_ordinal = Ordinal::below(ORDINALS);
+    let by_ordinal = Ordinal::below(MAX_SIZE);
     let pods = by_ordinal.filter_map(|it| Some((it, get(&caches.pods, names, &names.pod(it))?)));
-    let by_ordinal = Ordinal::below(ORDINALS);
+    let by_ordinal = Ordinal::below(MAX_SIZE);
     let claims = by_ordinal.filter_map(|it| Some((it, get(&caches.claims, names, &names.claim(it))?)));
     Objects {
         order: get(&caches.orders, names, &names.order()).filter(|it| belongs_to(&**it, &cluster)),
@@ -90,13 +89,13 @@ pub async fn live(
 /// about to let go for ever has to look further.
 fn ordinals_to_ask(cluster: &EtcdCluster, set: Option<&StatefulSet>, known: &Objects) -> u8 {
     if cluster.metadata.deletion_timestamp.is_some() {
-        return ORDINALS;
+        return MAX_SIZE;
     }
     let replicas = set.and_then(|set| set.spec.as_ref()?.replicas).unwrap_or(0);
     let wanted = replicas.max(cluster.spec.size);
     let last_seen = known.pods.keys().chain(known.claims.keys()).max();
     let seen = last_seen.map_or(0, |last| last.0.saturating_add(1));
-    u8::try_from(wanted).unwrap_or(ORDINALS).max(seen).min(ORDINALS)
+    u8::try_from(wanted).unwrap_or(MAX_SIZE).max(seen).min(MAX_SIZE)
 }
 
 /// The objects of the first so many ordinals that carry the cluster's label, as the caches know them, too.

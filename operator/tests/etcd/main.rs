@@ -11,8 +11,9 @@ use etcd_operator::etcd::{Error, Member};
 use etcd_operator::reach::Reach;
 use etcd_operator_core::agent::News;
 use etcd_operator_core::etcd_config::peer_url;
+use etcd_operator_core::member::MemberProgress;
 use etcd_operator_core::names::Names;
-use etcd_operator_core::observed::{MemberId, Members, Ordinal, Start};
+use etcd_operator_core::observed::{MemberId, Members, Ordinal};
 use etcd_operator_core::version::Version;
 use processes::{Processes, in_time, until};
 use testbed::build::STANDARD_ETCD;
@@ -81,10 +82,13 @@ async fn a_member_alone_tells_who_it_is_and_changes_its_members_one_by_one() {
         assert_eq!((members.cluster, members.leader), (said.answer.cluster, said.answer.leader));
         let seen: Vec<_> =
             members.by_ordinal().iter().map(|(id, it)| (*id, it.ordinal, it.learner, it.start)).collect();
-        let (own, added) = (said.answer.member, Start::Added);
+        let (own, added) = (said.answer.member, MemberProgress::Added);
         assert_eq!(
             seen,
-            [(own, Some(Ordinal(0)), false, Start::Published), (learner, Some(Ordinal(1)), true, added)]
+            [
+                (own, Some(Ordinal(0)), false, MemberProgress::Published),
+                (learner, Some(Ordinal(1)), true, added)
+            ]
         );
         member.remove(learner).await.expect("it is removed");
         refused(member.remove(learner).await, "member not found");

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use etcd_operator::etcd::{Member, Said};
 use etcd_operator::reach::{PodAddress, Reach};
+use etcd_operator_core::agent::Protocol;
 use etcd_operator_core::etcd_config::{Birth, MemberConfig, MemberOptions, Place, arguments, peer_url};
 use etcd_operator_core::observed::MemberId;
 use etcd_operator_core::order::BootstrapOrder;
@@ -72,6 +73,7 @@ impl Processes {
 
     fn order(&self, members: impl IntoIterator<Item = (String, String)>) -> BootstrapOrder {
         BootstrapOrder {
+            protocol_version: Protocol::CURRENT,
             cluster_uid: "uid".into(),
             attempt: 1,
             armed: true,

@@ -1,6 +1,7 @@
 //! What a client may ask of etcd: reads, status, and changes of membership with the checks that real etcd makes.
 
-use etcd_operator_core::observed::{MemberId, Ordinal, Start};
+use etcd_operator_core::member::MemberProgress;
+use etcd_operator_core::observed::{MemberId, Ordinal};
 use etcd_operator_core::quorum::quorum;
 
 use super::consensus::{self, Network, Servers, Truth};
@@ -101,7 +102,7 @@ impl Call<'_> {
         if index * 10 < last * 9 {
             return Err(Error::LearnerNotReady);
         }
-        let started = leader.applied.voters().filter(|(_, peer)| peer.start != Start::Added).count();
+        let started = leader.applied.voters().filter(|(_, peer)| peer.start != MemberProgress::Added).count();
         if self.strict && started + 1 < quorum(leader.applied.voters().count() + 1) {
             return Err(Error::NotEnoughStartedMembers);
         }
@@ -113,7 +114,7 @@ impl Call<'_> {
         let is_learner = receiver.applied.members.get(&member).is_some_and(|peer| peer.learner);
         if self.strict && !is_learner {
             let staying: Vec<_> = receiver.applied.voters().filter(|(id, _)| *id != member).collect();
-            let started = staying.iter().filter(|(_, peer)| peer.start != Start::Added).count();
+            let started = staying.iter().filter(|(_, peer)| peer.start != MemberProgress::Added).count();
             if started < quorum(staying.len()) {
                 return Err(Error::NotEnoughStartedMembers);
             }

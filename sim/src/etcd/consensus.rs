@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use etcd_operator_core::member::MemberProgress;
 use etcd_operator_core::observed::{ClusterId, MemberId, Ordinal};
 use etcd_operator_core::quorum::quorum;
 
@@ -258,7 +259,7 @@ fn publish(servers: &mut Servers, network: &Network, random: &mut Random, ordina
     let Some(server) = servers.get(&ordinal) else { return };
     let id = server.id();
     let known = server.applied.members.get(&id);
-    let told = known.is_none_or(|own| own.start == etcd_operator_core::observed::Start::Published);
+    let told = known.is_none_or(|own| own.start == MemberProgress::Published);
     if told || !random.chance(300) {
         return;
     }

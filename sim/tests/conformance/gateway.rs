@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
-use etcd_operator_core::observed::Start;
+use etcd_operator_core::member::MemberProgress;
 use etcd_operator_sim::etcd::api::Error;
 use serde_json::{Value, json};
 
@@ -75,11 +75,8 @@ pub fn members(host: Ipv4Addr, patience: Duration) -> Option<Vec<(u64, Listed)>>
 
 fn listed(member: &Value) -> Listed {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let start = match (text(&member["name"]).is_empty(), member["clientURLs"].as_array()) {
-        (true, _) => Start::Added,
-        (false, Some(urls)) if !urls.is_empty() => Start::Published,
-        (false, _) => Start::Listed,
-    };
+    let client_urls: Vec<String> = member["clientURLs"].as_array().into_iter().flatten().map(text).collect();
+    let start = MemberProgress::of(&text(&member["name"]), &client_urls);
     let url = text(&member["peerURLs"][0]);
     let host = url.trim_start_matches("http://").trim_end_matches(":2380");
     let [.., last] = host.parse::<Ipv4Addr>().expect("an address of ours").octets();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use etcd_operator_core::observed::Start;
+use etcd_operator_core::member::MemberProgress;
 use etcd_operator_sim::etcd::Release;
 use etcd_operator_sim::etcd::api::Error;
 
@@ -76,7 +76,7 @@ impl Answers {
 pub struct Listed {
     pub ordinal: u8,
     pub learner: bool,
-    pub start: Start,
+    pub start: MemberProgress,
 }
 
 /// `0, 1, 2 listed, 3 learner, 4 learner added`: voters that have published themselves need no words.
@@ -85,9 +85,9 @@ pub fn shown(mut members: Vec<Listed>) -> String {
     let words = |Listed { ordinal, learner, start }: &Listed| {
         let role = if *learner { " learner" } else { "" };
         let start = match start {
-            Start::Added => " added",
-            Start::Listed => " listed",
-            Start::Published => "",
+            MemberProgress::Added => " added",
+            MemberProgress::Listed => " listed",
+            MemberProgress::Published => "",
         };
         format!("{ordinal}{role}{start}")
     };
