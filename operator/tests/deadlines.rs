@@ -19,6 +19,9 @@ use tokio::task::JoinHandle;
 /// Far more than a response on loopback takes.
 const SLACK: Duration = Duration::from_secs(3);
 
+/// From the first line of a request.
+type Answer = fn(&str) -> String;
+
 /// Answers every request with what the function makes of its first line, and never ends a connection by itself.
 struct Server {
     address: std::net::SocketAddr,
@@ -27,7 +30,7 @@ struct Server {
 }
 
 impl Server {
-    async fn start(answer: fn(&str) -> String) -> Self {
+    async fn start(answer: Answer) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("it is bound");
         let requests = Arc::new(Mutex::new(Vec::new()));
@@ -60,7 +63,7 @@ impl Drop for Server {
     }
 }
 
-async fn serve(mut stream: TcpStream, answer: fn(&str) -> String, seen: Arc<Mutex<Vec<String>>>) {
+async fn serve(mut stream: TcpStream, answer: Answer, seen: Arc<Mutex<Vec<String>>>) {
     let mut text = String::new();
     let mut buffer = [0; 4096];
     while let Ok(count @ 1..) = stream.read(&mut buffer).await {
@@ -124,7 +127,7 @@ async fn a_response_that_stops_half_way_has_a_deadline() {
 
 #[tokio::test]
 async fn a_server_that_has_no_time_gets_one_request_and_no_more() {
-    let overloaded: [(u16, fn(&str) -> String); 3] = [
+    let overloaded: [(u16, Answer); 3] = [
         (429, |_| response("429 Too Many Requests", "later")),
         (503, |_| response("503 Service Unavailable", "later")),
         (504, |_| response("504 Gateway Timeout", "too late")),
