@@ -23,6 +23,7 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
+use crate::client::watch_config;
 use crate::kind::Kind;
 use crate::telemetry::chain;
 
@@ -73,9 +74,9 @@ impl Caches {
     /// Whatever changes sends the key of its cluster.
     pub fn fill(client: &Client, wake: &Wakes) -> (Self, Filling) {
         let mut watches: Vec<BoxFuture<'static, ()>> = Vec::new();
-        let ours = || watcher::Config::default().labels(CLUSTER_LABEL);
+        let ours = || watch_config().labels(CLUSTER_LABEL);
         let caches = Self {
-            clusters: watch(client, watcher::Config::default(), wake, key_of_cluster, &mut watches),
+            clusters: watch(client, watch_config(), wake, key_of_cluster, &mut watches),
             orders: watch(client, ours(), wake, key_by_label, &mut watches),
             sets: watch(client, ours(), wake, key_by_label, &mut watches),
             pods: watch(client, ours(), wake, key_by_label, &mut watches),

@@ -60,7 +60,9 @@ impl Member {
     pub async fn connect(reach: &Reach, pod: &PodAddress) -> Result<Self, Error> {
         let stream = reach.open(pod, CLIENT_PORT).await?;
         let call = "accept a connection";
-        let channel = over(stream, pod).await.map_err(|error| Error::Broken {
+        let opened = tokio::time::timeout(DEADLINE, over(stream, pod)).await;
+        let silent = |_| Error::NoAnswer { pod: pod.pod.clone(), call, seconds: DEADLINE.as_secs() };
+        let channel = opened.map_err(silent)?.map_err(|error| Error::Broken {
             pod: pod.pod.clone(),
             call,
             reason: root_cause(&error),

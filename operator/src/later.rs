@@ -13,6 +13,7 @@ use kube::runtime::{Controller, watcher};
 use kube::{Api, Client, ResourceExt};
 use serde::Serialize;
 
+use crate::client::watch_config;
 use crate::kind::Kind;
 use crate::telemetry::chain;
 
@@ -60,7 +61,7 @@ type NextStatus<K, S> = fn(&K, Timestamp) -> Option<S>;
 
 /// Writes what `next` says about every object of one kind.
 async fn keep_true<K: Kind, S: Serialize + Send + Sync + 'static>(client: Client, next: NextStatus<K, S>) {
-    Controller::new(Api::<K>::all(client.clone()), watcher::Config::default())
+    Controller::new(Api::<K>::all(client.clone()), watch_config())
         .run(move |object, client| round(object, client, next), try_again, Arc::new(client))
         .for_each(async |result| tell(result))
         .await;

@@ -5,6 +5,7 @@
 pub mod agent;
 pub mod api_reference;
 pub mod caches;
+pub mod client;
 pub mod cluster;
 pub mod controller;
 pub mod crds;

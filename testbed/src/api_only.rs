@@ -1,13 +1,13 @@
 //! A control plane without nodes, on loopback: ready in seconds, several at once, for tests of the API.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::Result;
 use rustix::process::Signal;
 
 use crate::build;
-use crate::control_plane::{self, Addresses};
+use crate::control_plane::{self, Addresses, Controllers};
 use crate::instance::{Condition, Kind, Owner, Record, condition};
 use crate::layout::Layout;
 use crate::{down, preflight, process};
@@ -54,7 +54,7 @@ impl ApiOnly {
         control_plane::start_store(&api.layout, &programs, &addresses).await?;
         control_plane::start_apiserver(&api.layout, &programs, &addresses).await?;
         control_plane::wait_ready(&api.layout).await?;
-        control_plane::start_controller_manager(&api.layout, &programs).await?;
+        control_plane::start_controller_manager(&api.layout, &programs, Controllers::WithoutNodes).await?;
         record.ready = true;
         record.save(&api.layout)?;
         Ok(api)
@@ -67,6 +67,11 @@ impl ApiOnly {
         }
         self.detached = true;
         Ok(self.layout.clone())
+    }
+
+    /// The directory of everything that belongs to it, which ends with it.
+    pub fn directory(&self) -> &Path {
+        self.layout.dir()
     }
 
     pub fn kubeconfig(&self) -> PathBuf {

@@ -8,7 +8,7 @@ use futures::future::try_join_all;
 use kube::Api;
 
 use crate::build::{self, Programs};
-use crate::control_plane::{self, Addresses, apply};
+use crate::control_plane::{self, Addresses, Controllers, apply};
 pub use crate::dns::DnsProfile;
 pub use crate::instance::Config;
 use crate::instance::{Condition, Kind, Owner, Record, condition};
@@ -123,7 +123,7 @@ impl Testbed {
         }
         let client = control_plane::wait_ready(layout).await?;
         say("API server ready");
-        control_plane::start_controller_manager(layout, &self.programs).await?;
+        control_plane::start_controller_manager(layout, &self.programs, Controllers::All).await?;
         control_plane::start_scheduler(layout, &self.programs).await?;
         for node in self.nodes() {
             node::start_agents(layout, node, &self.programs).await?;

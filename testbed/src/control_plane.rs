@@ -138,9 +138,26 @@ pub async fn start_apiserver(layout: &Layout, programs: &Programs, addresses: &A
     Ok(())
 }
 
-pub async fn start_controller_manager(layout: &Layout, programs: &Programs) -> Result<()> {
+/// All controllers that run by default, or those that need no node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Controllers {
+    All,
+    /// Nothing judges whether a pod's node is there.
+    WithoutNodes,
+}
+
+pub async fn start_controller_manager(
+    layout: &Layout,
+    programs: &Programs,
+    controllers: Controllers,
+) -> Result<()> {
     let pki = layout.pki();
+    let controllers = match controllers {
+        Controllers::All => "*",
+        Controllers::WithoutNodes => "*,-nodelifecycle,-podgc",
+    };
     controller(layout, programs, "kube-controller-manager")
+        .flag("controllers", controllers)
         .argument("--use-service-account-credentials")
         .file("service-account-private-key-file", pki.join("service-account.key"))
         .file("root-ca-file", pki.join("ca.crt"))

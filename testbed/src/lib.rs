@@ -27,4 +27,5 @@ pub mod process;
 pub mod registry;
 pub mod say;
 pub mod shell;
+pub mod stand_in;
 pub mod volumes;

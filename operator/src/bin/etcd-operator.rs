@@ -10,7 +10,7 @@ use etcd_operator::controller::{self, Settings};
 use etcd_operator::lease::{self, Election};
 use etcd_operator::reach::Reach;
 use etcd_operator::supervisor::PlantedPanic;
-use etcd_operator::{api_reference, crds, http, place, telemetry};
+use etcd_operator::{api_reference, client, crds, http, place, telemetry};
 use futures::FutureExt;
 use kube::{Client, Config};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -101,7 +101,7 @@ async fn run(options: Run) -> Result<()> {
         "cannot find a Kubernetes cluster: set KUBECONFIG, or run in a pod with a service account",
     )?;
     let api_server = config.cluster_url.to_string();
-    let client = Client::try_from(config).context("cannot create a client for the API server")?;
+    let client = client::build(config).context("cannot create a client for the API server")?;
     let listener = http::listen(options.listen).await?;
     tracing::info!(version = env!("CARGO_PKG_VERSION"), api_server, address = %options.listen, "started");
 

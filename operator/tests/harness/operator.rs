@@ -1,0 +1,67 @@
+//! The operator in a runtime of its own: ending it drops the runtime, in the middle of whatever it does.
+
+use std::path::Path;
+use std::thread::JoinHandle;
+
+use etcd_operator::controller::{self, Settings};
+use etcd_operator::lease::{self, Election};
+use etcd_operator::reach::Reach;
+use etcd_operator::supervisor::PlantedPanic;
+use etcd_operator::{client, http};
+use kube::Config;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use tokio::sync::oneshot;
+
+const SERVICE_ACCOUNT: &str = "system:serviceaccount:etcd-operator-system:etcd-operator";
+pub const LEASE_NAMESPACE: &str = "etcd-operator-system";
+
+pub struct Operator {
+    kill: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Operator {
+    pub fn start(kubeconfig: &Path) -> Self {
+        let kubeconfig = Kubeconfig::read_from(kubeconfig).expect("the kubeconfig is there");
+        let (kill, killed) = oneshot::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            // As the program has it.
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+            runtime.block_on(async {
+                tokio::select! {
+                    _ = killed => {}
+                    () = run(kubeconfig) => panic!("nobody stopped it"),
+                }
+            });
+            runtime.shutdown_background();
+        });
+        Self { kill: Some(kill), thread: Some(thread) }
+    }
+}
+
+impl Drop for Operator {
+    fn drop(&mut self) {
+        drop(self.kill.take());
+        if let Some(thread) = self.thread.take() {
+            let ended = thread.join();
+            assert!(ended.is_ok() || std::thread::panicking(), "the operator panicked");
+        }
+    }
+}
+
+async fn run(kubeconfig: Kubeconfig) {
+    let options = KubeConfigOptions::default();
+    let mut config = Config::from_custom_kubeconfig(kubeconfig, &options).await.expect("it can be used");
+    config.auth_info.impersonate = Some(SERVICE_ACCOUNT.into());
+    let client = client::build(config).expect("a client");
+    let settings = Settings {
+        reach: Reach::Direct,
+        agent_image: "example.org/operator:dev".into(),
+        domain: "cluster.local".into(),
+        planted_panic: PlantedPanic::default(),
+    };
+    let election = Election::new(client.clone(), LEASE_NAMESPACE, lease::NAME, "harness");
+    let never = futures::FutureExt::shared(futures::future::pending());
+    controller::run(client, settings, election, http::Ready::default(), never).await;
+}

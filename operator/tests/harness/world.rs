@@ -1,0 +1,170 @@
+//! A control plane, the stand-in for a kubelet, and a namespace of its own for each run.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use etcd_operator_core::agent::{environment, path};
+use etcd_operator_core::api::EtcdCluster;
+use etcd_operator_core::names::Names;
+use etcd_operator_core::observed::Ordinal;
+use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
+use kube::api::PostParams;
+use kube::core::NamespaceResourceScope;
+use kube::runtime::wait::await_condition;
+use kube::{Api, Client, Resource, ResourceExt};
+use serde_json::json;
+use testbed::api_only::ApiOnly;
+use testbed::shell::run;
+use testbed::stand_in::{Place, Settings, StandIn};
+use tokio::process::Command;
+use tokio::runtime::Runtime;
+
+use crate::inside;
+use crate::operator::Operator;
+
+pub const CLUSTER: &str = "kv";
+const NAMESPACES: &str = "run-";
+const LIMIT: Duration = Duration::from_secs(60);
+
+pub struct World {
+    pub runtime: Runtime,
+    pub admin: Client,
+    pub kubeconfig: PathBuf,
+    _api: ApiOnly,
+    _stand_in: StandIn,
+}
+
+/// The same for all tests.
+pub fn world() -> &'static World {
+    static WORLD: OnceLock<World> = OnceLock::new();
+    WORLD.get_or_init(World::start)
+}
+
+impl World {
+    fn start() -> Self {
+        inside::furnish();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        let begun = Instant::now();
+        let (api, admin) = runtime.block_on(async {
+            let api = ApiOnly::start().await.expect("a control plane starts");
+            let config = inside::root().join("config/everything").display().to_string();
+            kubectl(&api, &["apply", "--server-side", "-k", &config]).await;
+            kubectl(&api, &["wait", "--for=condition=Established", "crd", "--all"]).await;
+            let admin = api.client().await.expect("an administrator's client");
+            (api, admin)
+        });
+        let etcd = runtime.block_on(testbed::build::ensure_etcd(inside::ETCD)).expect("it is built").dir;
+        let (agent, etcd) = (inside::agent(), etcd.join("etcd"));
+        let settings = Settings {
+            directory: api.directory().join("stand-in"),
+            address,
+            command: Box::new(move |pod, place| command(Command::new(&agent), pod, place, &etcd)),
+            config_map_delay: Duration::from_millis(50),
+            probe_every: Duration::from_millis(50),
+        };
+        let stand_in = {
+            let _inside = runtime.enter();
+            StandIn::start(admin.clone(), settings)
+        };
+        eprintln!("control plane ready after {:.1} s", begun.elapsed().as_secs_f64());
+        Self { runtime, admin, kubeconfig: api.kubeconfig(), _api: api, _stand_in: stand_in }
+    }
+
+    /// A namespace in which pods can be created, and whose pods have names.
+    pub async fn namespace(&self, number: u16) -> String {
+        let name = format!("{NAMESPACES}{number}");
+        let names =
+            Names { namespace: name.clone(), cluster: CLUSTER.into(), domain: "cluster.local".into() };
+        let hosts: Vec<_> =
+            Ordinal::below(9).map(|it| (inside::address(number, it.0), names.pod_host(it))).collect();
+        inside::add_names(&hosts);
+        let namespace: Namespace =
+            serde_json::from_value(json!({"metadata": {"name": name}})).expect("a namespace");
+        Api::all(self.admin.clone()).create(&PostParams::default(), &namespace).await.expect("it is new");
+        let accounts: Api<ServiceAccount> = self.all(&name);
+        let there = |it: Option<&ServiceAccount>| it.is_some();
+        let waiting = tokio::time::timeout(LIMIT, await_condition(accounts, "default", there)).await;
+        waiting.expect("it appears").expect("the watch goes on");
+        name
+    }
+
+    pub fn all<K>(&self, namespace: &str) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        Api::namespaced(self.admin.clone(), namespace)
+    }
+}
+
+async fn kubectl(api: &ApiOnly, arguments: &[&str]) {
+    let program = api.kubectl().display().to_string();
+    let kubeconfig = api.kubeconfig().display().to_string();
+    let line = [&[program.as_str(), "--kubeconfig", &kubeconfig], arguments].concat();
+    run(&line).await.unwrap_or_else(|error| panic!("kubectl {arguments:?}: {error:#}"));
+}
+
+/// Only members of runs are started; the operator's own pod is not.
+fn address(pod: &Pod) -> Option<IpAddr> {
+    let run = pod.namespace()?.strip_prefix(NAMESPACES)?.parse().ok()?;
+    let ordinal = pod.name_any().strip_prefix(CLUSTER)?.strip_prefix('-')?.parse().ok()?;
+    Some(inside::address(run, ordinal).into())
+}
+
+/// What the pod's first container runs, with the paths of this machine.
+fn command(mut agent: Command, pod: &Pod, place: &Place, etcd: &std::path::Path) -> Command {
+    let spec = pod.spec.clone().unwrap_or_default();
+    let container = spec.containers.into_iter().next().expect("a pod has a container");
+    agent.arg("start").env_clear();
+    for variable in container.env.unwrap_or_default() {
+        let field = variable.value_from.and_then(|it| it.field_ref).map(|it| it.field_path);
+        let value = match field.as_deref() {
+            Some("metadata.name") => Some(pod.name_any()),
+            Some("status.podIP") => Some(place.address.to_string()),
+            _ => variable.value,
+        };
+        agent.env(variable.name, value.unwrap_or_default());
+    }
+    let mounts = container.volume_mounts.unwrap_or_default();
+    for (variable, mount_path) in [
+        (environment::VOLUME, path::VOLUME),
+        (environment::RUN, path::RUN),
+        (environment::ORDER, path::ORDER),
+    ] {
+        let mount = mounts.iter().find(|mount| mount.mount_path == mount_path).expect("it is mounted");
+        agent.env(variable, &place.volumes[&mount.name]);
+    }
+    agent
+        .env(environment::LISTEN, place.address.to_string())
+        .env(environment::ETCD, etcd)
+        .env(environment::TERMINATION_LOG, &place.termination_log);
+    agent
+}
+
+pub fn create_three() {
+    let world = world();
+    let _operator = Operator::start(&world.kubeconfig);
+    world.runtime.block_on(async {
+        let namespace = world.namespace(1).await;
+        let begun = Instant::now();
+        let spec = json!({"size": 3, "version": inside::ETCD});
+        let cluster = EtcdCluster::new(CLUSTER, serde_json::from_value(spec).expect("a spec"));
+        let clusters: Api<EtcdCluster> = world.all(&namespace);
+        clusters.create(&PostParams::default(), &cluster).await.expect("it is taken");
+        let ready = |it: Option<&EtcdCluster>| {
+            let status = it.and_then(|it| it.status.as_ref());
+            status.is_some_and(|it| it.ready_replicas == Some(3))
+        };
+        let waiting = tokio::time::timeout(LIMIT, await_condition(clusters.clone(), CLUSTER, ready)).await;
+        if waiting.is_err() {
+            let cluster = clusters.get(CLUSTER).await.expect("it is there");
+            panic!("{}", serde_json::to_string_pretty(&cluster.status).expect("JSON"));
+        }
+        eprintln!("three members ready after {:.2} s", begun.elapsed().as_secs_f64());
+    });
+}

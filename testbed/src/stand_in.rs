@@ -1,0 +1,112 @@
+//! A stand-in for kubelet, scheduler and volume provisioner on a control plane without nodes ([`crate::api_only`]).
+//!
+//! It is not a kubelet: a pod is one process on this machine, started from the first container. There are no images, no
+//! init containers, no limits and no network of the pod's own; the caller gives each pod an address that this machine
+//! answers to. What Kubernetes' controllers and an operator see is what a kubelet would report, only sooner: addresses,
+//! container states, readiness, restarts, and pods that are gone only when their process is.
+
+mod pod;
+mod status;
+mod volumes;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod};
+use kube::runtime::reflector::Store;
+use kube::runtime::watcher::{Config, Event, watcher};
+use kube::{Api, Client, ResourceExt};
+use tokio::process::Command;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+pub type MakeCommand = dyn Fn(&Pod, &Place) -> Command + Send + Sync;
+
+/// How pods are run.
+pub struct Settings {
+    /// Below which volumes, logs and the pods' own directories are.
+    pub directory: PathBuf,
+    /// The address of a pod; pods without one are left alone.
+    pub address: fn(&Pod) -> Option<IpAddr>,
+    /// What runs in a pod. Its output is redirected.
+    pub command: Box<MakeCommand>,
+    /// How long after a change of a ConfigMap the pods see it.
+    pub config_map_delay: Duration,
+    pub probe_every: Duration,
+}
+
+/// Where things are for the process of a pod.
+pub struct Place {
+    pub address: IpAddr,
+    /// By the name of the volume.
+    pub volumes: BTreeMap<String, PathBuf>,
+    pub termination_log: PathBuf,
+}
+
+/// Pods run as long as this value lives.
+pub struct StandIn {
+    _tasks: JoinSet<()>,
+}
+
+impl StandIn {
+    /// In the runtime of the caller.
+    pub fn start(client: Client, settings: Settings) -> Self {
+        let mut tasks = JoinSet::new();
+        let (claims, watching) = volumes::watch::<PersistentVolumeClaim>(&client);
+        tasks.spawn(watching);
+        let (config_maps, watching) = volumes::watch::<ConfigMap>(&client);
+        tasks.spawn(watching);
+        tasks.spawn(volumes::provision(client.clone(), settings.directory.join("volumes")));
+        let node = Node { client, settings, claims, config_maps };
+        tasks.spawn(Arc::new(node).run());
+        Self { _tasks: tasks }
+    }
+}
+
+struct Node {
+    client: Client,
+    settings: Settings,
+    claims: Store<PersistentVolumeClaim>,
+    config_maps: Store<ConfigMap>,
+}
+
+/// By their UIDs: each has a task, which ends with the value.
+type Pods = BTreeMap<String, (watch::Sender<Pod>, JoinSet<()>)>;
+
+impl Node {
+    async fn run(self: Arc<Self>) {
+        let mut pods = Pods::new();
+        let mut listed = BTreeSet::new();
+        let mut events = watcher(Api::<Pod>::all(self.client.clone()), Config::default()).boxed();
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(Event::Init) => listed.clear(),
+                Ok(Event::InitApply(pod)) => {
+                    listed.extend(pod.uid());
+                    self.update(&mut pods, pod);
+                }
+                Ok(Event::InitDone) => pods.retain(|uid, _| listed.contains(uid)),
+                Ok(Event::Apply(pod)) => self.update(&mut pods, pod),
+                Ok(Event::Delete(pod)) => drop(pods.remove(&pod.uid().unwrap_or_default())),
+                // The watch goes on by itself.
+                Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+            }
+        }
+    }
+
+    fn update(self: &Arc<Self>, pods: &mut Pods, pod: Pod) {
+        let uid = pod.uid().unwrap_or_default();
+        if let Some((known, _)) = pods.get(&uid) {
+            known.send_replace(pod);
+        } else if let Some(address) = (self.settings.address)(&pod) {
+            let (sender, receiver) = watch::channel(pod);
+            let mut task = JoinSet::new();
+            task.spawn(pod::run(Arc::clone(self), receiver, address));
+            pods.insert(uid, (sender, task));
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! The life of one pod: volumes, a process that is started again whenever it exits, and its end.
+
+use std::fs::File;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::{Api, ResourceExt};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use tokio::process::Child;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::status::{self, Container, Exit};
+use super::volumes::Mounted;
+use super::{Node, Place};
+use crate::process;
+
+/// How soon a process is started again that exited more than once. A kubelet waits ten seconds, and then longer.
+const BACK_OFF: Duration = Duration::from_secs(1);
+const TICK: Duration = Duration::from_millis(20);
+
+/// Until the pod is deleted, or the task is dropped with it.
+pub async fn run(node: Arc<Node>, pod: watch::Receiver<Pod>, address: IpAddr) {
+    let mut life = Life { node, pod, address };
+    if let Err(error) = life.run().await
+        && !is_gone(&error)
+    {
+        eprintln!("stand-in kubelet: pod {}: {error:#}", life.current().name_any());
+    }
+}
+
+struct Life {
+    node: Arc<Node>,
+    pod: watch::Receiver<Pod>,
+    address: IpAddr,
+}
+
+enum Ended {
+    Exited(Exit),
+    Deleted,
+}
+
+impl Life {
+    async fn run(&mut self) -> Result<()> {
+        let mut mounted = loop {
+            match Mounted::of(&self.current(), &self.node, &self.directory())? {
+                Some(mounted) => break mounted,
+                None => tokio::time::sleep(TICK).await,
+            }
+        };
+        self.bind().await?;
+        let mut container = Container { restarts: 0, last: None, started: Timestamp::now(), ready: false };
+        loop {
+            mounted.refresh(&self.node.config_maps, Duration::ZERO)?;
+            let mut process = self.start(&mounted)?;
+            container.started = Timestamp::now();
+            self.report(&container.running()).await?;
+            match self.supervise(&mut process, &mut container, &mut mounted).await? {
+                Ended::Deleted => {
+                    self.terminate(&mut process).await?;
+                    return self.delete().await;
+                }
+                Ended::Exited(exit) => {
+                    container = Container {
+                        restarts: container.restarts + 1,
+                        last: Some(exit),
+                        ready: false,
+                        ..container
+                    };
+                }
+            }
+            if container.restarts > 1 && self.back_off(&container).await? {
+                return self.delete().await;
+            }
+        }
+    }
+
+    fn current(&self) -> Pod {
+        self.pod.borrow().clone()
+    }
+
+    fn directory(&self) -> PathBuf {
+        self.node.settings.directory.join("pods").join(self.current().uid().unwrap_or_default())
+    }
+
+    fn pods(&self) -> Api<Pod> {
+        Api::namespaced(self.node.client.clone(), &self.current().namespace().unwrap_or_default())
+    }
+
+    /// What a scheduler does.
+    async fn bind(&self) -> Result<()> {
+        let pod = self.current();
+        if pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some()) {
+            return Ok(());
+        }
+        let binding = json!({
+            "apiVersion": "v1", "kind": "Binding",
+            "metadata": {"name": pod.name_any(), "uid": pod.uid()},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": status::NODE},
+        });
+        let (name, parameters) = (pod.name_any(), PostParams::default());
+        let bound: Result<Value, _> =
+            self.pods().create_subresource("binding", &name, &parameters, &binding).await;
+        bound.map(drop).context("cannot bind the pod")
+    }
+
+    fn start(&self, mounted: &Mounted) -> Result<Child> {
+        let pod = self.current();
+        let directory = self.directory();
+        let termination_log = directory.join("termination-log");
+        let _ = std::fs::remove_file(&termination_log);
+        let place = Place { address: self.address, volumes: mounted.paths.clone(), termination_log };
+        let log = File::options().create(true).append(true).open(directory.join("log"))?;
+        (self.node.settings.command)(&pod, &place)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .kill_on_drop(true)
+            .spawn()
+            .context("cannot start the process")
+    }
+
+    async fn supervise(
+        &mut self,
+        process: &mut Child,
+        container: &mut Container,
+        mounted: &mut Mounted,
+    ) -> Result<Ended> {
+        let mut tick = tokio::time::interval(self.node.settings.probe_every);
+        loop {
+            if self.is_deleted() {
+                return Ok(Ended::Deleted);
+            }
+            tokio::select! {
+                ended = process.wait() => {
+                    let message = std::fs::read_to_string(self.directory().join("termination-log"));
+                    let code = ended?.code().unwrap_or(137);
+                    return Ok(Ended::Exited(Exit { code, message: message.unwrap_or_default() }));
+                }
+                changed = self.pod.changed() => changed?,
+                _ = tick.tick() => {
+                    mounted.refresh(&self.node.config_maps, self.node.settings.config_map_delay)?;
+                    let ready = status::probe(&self.current(), self.address).await;
+                    if ready != container.ready {
+                        container.ready = ready;
+                        self.report(&container.running()).await?;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether it was deleted meanwhile.
+    async fn back_off(&mut self, container: &Container) -> Result<bool> {
+        self.report(&container.backing_off()).await?;
+        let end = Instant::now() + BACK_OFF;
+        while !self.is_deleted() {
+            tokio::select! {
+                () = tokio::time::sleep_until(end) => return Ok(false),
+                changed = self.pod.changed() => changed?,
+            }
+        }
+        Ok(true)
+    }
+
+    fn is_deleted(&self) -> bool {
+        self.pod.borrow().metadata.deletion_timestamp.is_some()
+    }
+
+    /// SIGTERM, and SIGKILL when the time is over that the pod has, which a second deletion can shorten.
+    async fn terminate(&mut self, process: &mut Child) -> Result<()> {
+        let begun = Instant::now();
+        let Some(id) = process.id() else { return Ok(()) };
+        process::signal(id, Signal::TERM)?;
+        loop {
+            let seconds = self.pod.borrow_and_update().metadata.deletion_grace_period_seconds.unwrap_or(0);
+            let end = begun + Duration::from_secs(seconds.unsigned_abs());
+            tokio::select! {
+                ended = process.wait() => return ended.map(drop).map_err(Into::into),
+                () = tokio::time::sleep_until(end) => return process.kill().await.map_err(Into::into),
+                changed = self.pod.changed() => changed?,
+            }
+        }
+    }
+
+    async fn delete(&self) -> Result<()> {
+        let pod = self.current();
+        let preconditions = Preconditions { uid: pod.uid(), resource_version: None };
+        let now = DeleteParams::default().grace_period(0).preconditions(preconditions);
+        self.pods().delete(&pod.name_any(), &now).await?;
+        Ok(())
+    }
+
+    async fn report(&self, container: &Value) -> Result<()> {
+        let pod = self.current();
+        let change = Patch::Merge(status::of_pod(&pod, self.address, container));
+        self.pods().patch_status(&pod.name_any(), &PatchParams::default(), &change).await?;
+        Ok(())
+    }
+}
+
+/// Somebody else deleted the pod, or has another one under its name.
+fn is_gone(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(kube::Error::Api(status)) if matches!(status.code, 404 | 409))
+}
