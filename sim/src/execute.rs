@@ -95,7 +95,7 @@ pub fn execute(world: &mut World, action: &Action, evidence: &Evidence) -> Outco
     };
     world.note(|| match &outcome {
         Outcome::Done => format!("  done: {action}"),
-        Outcome::Overtaken => format!("  overtaken: {action}"),
+        Outcome::Overtaken => format!("  changed in the meantime: {action}"),
         Outcome::NotDone(trouble) => format!("  not done ({}): {action}", trouble.words()),
     });
     outcome
