@@ -208,11 +208,12 @@ pub fn list(text: &str) -> MemberList {
         let (name, progress) = member.split_once(' ').expect("a name and its progress");
         let (progress, scheme) =
             progress.strip_suffix(" with TLS").map_or((progress, "http"), |progress| (progress, "https"));
+        let (progress, host) = progress.split_once(" at ").unwrap_or((progress, name));
         let number: String = name.chars().filter(char::is_ascii_digit).collect();
         list.members.push(Member {
             id: 0x10 + number.parse::<u64>().expect("names end in a number"),
             name: if progress == "added" { String::new() } else { name.into() },
-            peer_urls: vec![format!("{scheme}://{name}:2380")],
+            peer_urls: vec![format!("{scheme}://{host}:2380")],
             client_urls: if progress == "started" { vec![format!("http://{name}:2379")] } else { vec![] },
             is_learner: false,
         });
