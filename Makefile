@@ -128,6 +128,10 @@ e2e: root image ## Run every e2e test on the testbed, with the operator as it is
 sim: deps ## Run the simulation with random seeds for a long time; SEEDS=N runs so many seeds, SEED=K begins with seed K
 	cargo run -q --locked --release -p etcd-operator-sim -- $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SEED),--from $(SEED))
 
+.PHONY: sweep
+sweep: deps ## Hit every write of create and scale with every kind of fault, in the harness (about 20 min on 2 cores)
+	cargo test -q --locked -p etcd-operator --test harness -- --ignored
+
 .PHONY: bench
 bench: root image ## Measure beside a plain StatefulSet, print a table, write target/bench.json; RUNS=N, ONLY=create,scale,data,stop,crowd
 	@$(call build_programs,bench testbed)

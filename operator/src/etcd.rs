@@ -67,6 +67,7 @@ impl Member {
             call,
             reason: root_cause(&error),
         })?;
+        let channel = reach.around(pod, channel);
         let failed = |error| Error::of(&pod.pod, call, &error);
         let client = Client::from_channel(channel.clone(), None).await.map_err(failed)?;
         let options = ConnectOptions::new().with_require_leader(true);

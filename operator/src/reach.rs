@@ -7,9 +7,11 @@ use std::error::Error as Cause;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use etcd_client::Channel;
 use futures::future::BoxFuture;
 use futures::{FutureExt, TryFutureExt};
 use k8s_openapi::api::core::v1::Pod;
@@ -40,7 +42,11 @@ pub enum Reach {
     Direct,
     /// Outside: through the API server's port-forward.
     PortForward(Client),
+    /// By their addresses, with something around each channel to etcd: for tests that inject faults.
+    Around(Arc<Around>),
 }
+
+pub type Around = dyn Fn(&PodAddress, Channel) -> Channel + Send + Sync;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodAddress {
@@ -56,11 +62,19 @@ impl Reach {
     /// An address may belong to another pod by now: whoever answers has to say who it is.
     pub async fn open(&self, pod: &PodAddress, port: u16) -> Result<Stream, Error> {
         let opening = match self {
-            Self::Direct => dial(pod, port).map_ok(Either::Left).boxed(),
+            Self::Direct | Self::Around(_) => dial(pod, port).map_ok(Either::Left).boxed(),
             Self::PortForward(client) => forward(client, pod, port).map_ok(Either::Right).boxed(),
         };
         let opened = tokio::time::timeout(DEADLINE, opening).await;
         opened.unwrap_or_else(|_| Err(Error::NoAnswer { pod: pod.pod.clone() }))
+    }
+
+    /// The channel to the etcd of a pod, as calls use it.
+    pub fn around(&self, pod: &PodAddress, channel: Channel) -> Channel {
+        match self {
+            Self::Around(around) => around(pod, channel),
+            Self::Direct | Self::PortForward(_) => channel,
+        }
     }
 }
 

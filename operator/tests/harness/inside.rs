@@ -77,11 +77,12 @@ pub fn address(run: u16, ordinal: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 128 + high, low, 1 + ordinal)
 }
 
-/// Pods are known by these names before they start: etcd reads the file only every few seconds.
+/// Pods are known by these names before they start: etcd reads the file only every few seconds. The agent puts a dot
+/// behind them, and the C library takes that for another name.
 pub fn add_names(names: &[(Ipv4Addr, String)]) {
     let mut text = std::fs::read_to_string(hosts()).expect("it was written");
     for (address, name) in names {
-        text.push_str(&format!("{address} {name}\n"));
+        text.push_str(&format!("{address} {name} {name}.\n"));
     }
     std::fs::write(hosts(), text).expect("it can be written");
 }

@@ -5,12 +5,14 @@ use std::thread::JoinHandle;
 
 use etcd_operator::controller::{self, Settings};
 use etcd_operator::lease::{self, Election};
-use etcd_operator::reach::Reach;
 use etcd_operator::supervisor::PlantedPanic;
 use etcd_operator::{client, http};
 use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use tokio::sync::oneshot;
+
+use crate::faults::kube::FaultLayer;
+use crate::faults::{self, Faults};
 
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:etcd-operator-system:etcd-operator";
 pub const LEASE_NAMESPACE: &str = "etcd-operator-system";
@@ -21,22 +23,30 @@ pub struct Operator {
 }
 
 impl Operator {
-    pub fn start(kubeconfig: &Path) -> Self {
+    /// It ends by itself when one of the faults kills it.
+    pub fn start(kubeconfig: &Path, faults: &Faults) -> Self {
         let kubeconfig = Kubeconfig::read_from(kubeconfig).expect("the kubeconfig is there");
         let (kill, killed) = oneshot::channel::<()>();
+        let faults = faults.clone();
         let thread = std::thread::spawn(move || {
             // As the program has it.
             let runtime =
                 tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
             runtime.block_on(async {
                 tokio::select! {
+                    biased;
                     _ = killed => {}
-                    () = run(kubeconfig) => panic!("nobody stopped it"),
+                    () = faults.killed() => {}
+                    () = run(kubeconfig, &faults) => panic!("nobody stopped it"),
                 }
             });
             runtime.shutdown_background();
         });
         Self { kill: Some(kill), thread: Some(thread) }
+    }
+
+    pub fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 }
 
@@ -50,13 +60,13 @@ impl Drop for Operator {
     }
 }
 
-async fn run(kubeconfig: Kubeconfig) {
+async fn run(kubeconfig: Kubeconfig, faults: &Faults) {
     let options = KubeConfigOptions::default();
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &options).await.expect("it can be used");
     config.auth_info.impersonate = Some(SERVICE_ACCOUNT.into());
-    let client = client::build(config).expect("a client");
+    let client = client::build_over(config, &FaultLayer(faults.clone())).expect("a client");
     let settings = Settings {
-        reach: Reach::Direct,
+        reach: faults::etcd::reach(faults),
         agent_image: "example.org/operator:dev".into(),
         domain: "cluster.local".into(),
         planted_panic: PlantedPanic::default(),

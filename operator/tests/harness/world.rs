@@ -3,10 +3,10 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use etcd_operator_core::agent::{environment, path};
-use etcd_operator_core::api::EtcdCluster;
 use etcd_operator_core::names::Names;
 use etcd_operator_core::observed::Ordinal;
 use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
@@ -22,7 +22,6 @@ use tokio::process::Command;
 use tokio::runtime::Runtime;
 
 use crate::inside;
-use crate::operator::Operator;
 
 pub const CLUSTER: &str = "kv";
 const NAMESPACES: &str = "run-";
@@ -77,7 +76,9 @@ impl World {
     }
 
     /// A namespace in which pods can be created, and whose pods have names.
-    pub async fn namespace(&self, number: u16) -> String {
+    pub async fn namespace(&self) -> String {
+        static COUNT: AtomicU16 = AtomicU16::new(1);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("{NAMESPACES}{number}");
         let names =
             Names { namespace: name.clone(), cluster: CLUSTER.into(), domain: "cluster.local".into() };
@@ -144,27 +145,4 @@ fn command(mut agent: Command, pod: &Pod, place: &Place, etcd: &std::path::Path)
         .env(environment::ETCD, etcd)
         .env(environment::TERMINATION_LOG, &place.termination_log);
     agent
-}
-
-pub fn create_three() {
-    let world = world();
-    let _operator = Operator::start(&world.kubeconfig);
-    world.runtime.block_on(async {
-        let namespace = world.namespace(1).await;
-        let begun = Instant::now();
-        let spec = json!({"size": 3, "version": inside::ETCD});
-        let cluster = EtcdCluster::new(CLUSTER, serde_json::from_value(spec).expect("a spec"));
-        let clusters: Api<EtcdCluster> = world.all(&namespace);
-        clusters.create(&PostParams::default(), &cluster).await.expect("it is taken");
-        let ready = |it: Option<&EtcdCluster>| {
-            let status = it.and_then(|it| it.status.as_ref());
-            status.is_some_and(|it| it.ready_replicas == Some(3))
-        };
-        let waiting = tokio::time::timeout(LIMIT, await_condition(clusters.clone(), CLUSTER, ready)).await;
-        if waiting.is_err() {
-            let cluster = clusters.get(CLUSTER).await.expect("it is there");
-            panic!("{}", serde_json::to_string_pretty(&cluster.status).expect("JSON"));
-        }
-        eprintln!("three members ready after {:.2} s", begun.elapsed().as_secs_f64());
-    });
 }

@@ -209,5 +209,6 @@ impl Life {
 
 /// Somebody else deleted the pod, or has another one under its name.
 fn is_gone(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(kube::Error::Api(status)) if matches!(status.code, 404 | 409))
+    error.is::<watch::error::RecvError>()
+        || matches!(error.downcast_ref(), Some(kube::Error::Api(status)) if matches!(status.code, 404 | 409))
 }

@@ -1,0 +1,231 @@
+//! Faults between the operator and the API server or etcd: which request, and what happens to it.
+//!
+//! Effects are the writes that change a cluster, on both sides, in one numbering: statuses, events and the Lease are none.
+
+pub mod etcd;
+pub mod kube;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use etcd_operator::client::{Asked, Verb};
+use hyper::body::Bytes;
+use tokio::sync::Notify;
+
+/// What happens to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    Delay(Duration),
+    /// It is not sent, and its connection breaks.
+    DropBefore,
+    /// It is carried out, and the connection breaks before the answer.
+    LoseAnswer,
+    /// It is not sent, and this is the answer. etcd answers that the request timed out.
+    Answer(u16),
+    /// It is not sent, and there is no answer.
+    Hang,
+    /// A watch: after so many parts of its answer nothing comes any more.
+    Freeze {
+        after: usize,
+    },
+    /// A watch: after so many parts of its answer it ends, because what it would tell next is not known any more (410).
+    Expire {
+        after: usize,
+    },
+    /// A list: the first answer to the same request, once more.
+    OldList,
+    /// The operator ends before it is sent.
+    KillBefore,
+    /// The operator ends when it has been carried out.
+    KillAfter,
+}
+
+/// The nth request like this, counted from one.
+#[derive(Clone, Copy, Debug)]
+pub struct Rule {
+    pub verb: Verb,
+    pub resource: &'static str,
+    pub nth: usize,
+    pub fault: Fault,
+}
+
+/// Which effects a fault happens to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hits {
+    Nth(usize),
+    /// Each, but a repetition of one that was hit gets through.
+    Each,
+}
+
+/// One run: what happened so far, and what is to happen.
+#[derive(Clone)]
+pub struct Faults(Arc<Shared>);
+
+struct Shared {
+    namespace: String,
+    killed: Notify,
+    state: Mutex<State>,
+}
+
+struct State {
+    rules: Vec<(Rule, usize)>,
+    effects_hit: Option<(Hits, Fault)>,
+    effects: Vec<Effect>,
+    /// How many faults have happened.
+    happened: usize,
+    begun: Instant,
+    last: Instant,
+    /// The first answer to each list, by its URI.
+    lists: HashMap<String, Bytes>,
+}
+
+/// One write, with all attempts until it is carried out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Effect {
+    /// `create configmaps kv-bootstrap`, `MemberAdd http://...`
+    pub what: String,
+    pub attempts: usize,
+    pub carried_out: bool,
+    pub fault: Option<Fault>,
+    /// When the last attempt was made.
+    seconds: f64,
+}
+
+impl fmt::Display for Effect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { what, attempts, carried_out, fault, seconds } = self;
+        let end = if *carried_out { "carried out" } else { "not carried out" };
+        write!(f, "{seconds:6.2} s {what}: {end}, attempts: {attempts}")?;
+        fault.map_or(Ok(()), |fault| write!(f, ", {fault:?}"))
+    }
+}
+
+impl Faults {
+    pub fn none(namespace: &str) -> Self {
+        Self::new(namespace, Vec::new(), None)
+    }
+
+    pub fn at_requests(namespace: &str, rules: Vec<Rule>) -> Self {
+        Self::new(namespace, rules, None)
+    }
+
+    pub fn at_effects(namespace: &str, hits: Hits, fault: Fault) -> Self {
+        Self::new(namespace, Vec::new(), Some((hits, fault)))
+    }
+
+    fn new(namespace: &str, rules: Vec<Rule>, effects_hit: Option<(Hits, Fault)>) -> Self {
+        let state = State {
+            rules: rules.into_iter().map(|rule| (rule, 0)).collect(),
+            effects_hit,
+            effects: Vec::new(),
+            happened: 0,
+            begun: Instant::now(),
+            last: Instant::now(),
+            lists: HashMap::new(),
+        };
+        Self(Arc::new(Shared {
+            namespace: namespace.to_owned(),
+            killed: Notify::new(),
+            state: Mutex::new(state),
+        }))
+    }
+
+    /// What happens to this request, as far as it is about the run.
+    pub fn request(&self, asked: &Asked) -> Option<Fault> {
+        let mut state = self.state();
+        let mut fault = None;
+        for (rule, count) in &mut state.rules {
+            if (rule.verb, rule.resource) == (asked.verb, asked.resource.as_str()) {
+                *count += 1;
+                fault = fault.or((*count == rule.nth).then_some(rule.fault));
+            }
+        }
+        state.happened += usize::from(fault.is_some());
+        fault
+    }
+
+    /// An attempt at an effect, if it is one of the run: the next one, or one more attempt.
+    pub fn attempt(&self, namespace: Option<&str>, what: String) -> Option<Attempt> {
+        if namespace != Some(&self.0.namespace) {
+            return None;
+        }
+        let mut state = self.state();
+        state.last = Instant::now();
+        let seconds = state.begun.elapsed().as_secs_f64();
+        let pending = |effect: &Effect| effect.what == what && !effect.carried_out;
+        let index = state.effects.iter().rposition(pending).unwrap_or_else(|| {
+            let (attempts, carried_out, fault) = (0, false, None);
+            state.effects.push(Effect { what, attempts, carried_out, fault, seconds });
+            state.effects.len() - 1
+        });
+        let hit = state.effects_hit.filter(|(hits, _)| match hits {
+            Hits::Nth(nth) => index + 1 == *nth,
+            Hits::Each => true,
+        });
+        let effect = &mut state.effects[index];
+        (effect.attempts, effect.seconds) = (effect.attempts + 1, seconds);
+        let fault = hit.map(|(_, fault)| fault).filter(|_| effect.fault.is_none());
+        Some(Attempt { faults: self.clone(), index, fault })
+    }
+
+    pub fn effects(&self) -> Vec<Effect> {
+        self.state().effects.clone()
+    }
+
+    pub fn happened(&self) -> usize {
+        self.state().happened
+    }
+
+    /// How long no effect was attempted.
+    pub fn quiet_for(&self) -> Duration {
+        self.state().last.elapsed()
+    }
+
+    /// Keeps the first answer to a list, and returns it.
+    pub fn first_answer(&self, uri: &str, answer: Bytes) -> Bytes {
+        self.state().lists.entry(uri.to_owned()).or_insert(answer).clone()
+    }
+
+    pub fn wants_old_lists(&self) -> bool {
+        self.state().rules.iter().any(|(rule, _)| rule.fault == Fault::OldList)
+    }
+
+    /// Ends the operator. Whatever asked never gets an answer.
+    pub async fn kill<T>(&self) -> T {
+        self.0.killed.notify_one();
+        std::future::pending().await
+    }
+
+    /// Completes when the operator is to end.
+    pub async fn killed(&self) {
+        self.0.killed.notified().await;
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One attempt at an effect.
+pub struct Attempt {
+    faults: Faults,
+    index: usize,
+    /// What is to happen to it.
+    pub fault: Option<Fault>,
+}
+
+impl Attempt {
+    /// The fault happens now.
+    pub fn suffers(&self) {
+        let mut state = self.faults.state();
+        state.happened += 1;
+        state.effects[self.index].fault = self.fault;
+    }
+
+    /// What was sent was not refused.
+    pub fn is_carried_out(&self) {
+        self.faults.state().effects[self.index].carried_out = true;
+    }
+}

@@ -1,0 +1,169 @@
+//! What became of the objects of a run: how often each was changed, and what they are like now.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use etcd_operator_core::api::EtcdCluster;
+use etcd_operator_core::names::{CLUSTER_UID_LABEL, MEMBER_ID_LABEL};
+use futures::StreamExt;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Service};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::core::{ApiResource, DynamicObject};
+use kube::runtime::watcher::{Config, Event, watcher};
+use kube::{Api, Client, ResourceExt};
+use serde_json::Value;
+use tokio::task::JoinSet;
+
+/// By kind and name.
+pub type Changes = BTreeMap<String, usize>;
+pub type Objects = BTreeMap<String, Value>;
+
+pub struct Recorder {
+    state: Arc<Mutex<State>>,
+    _watches: JoinSet<()>,
+}
+
+struct State {
+    changes: Changes,
+    objects: Objects,
+    last: Instant,
+}
+
+impl Recorder {
+    /// From now on, of a namespace in which nothing is yet.
+    pub fn start(client: &Client, namespace: &str) -> Self {
+        let state = State { changes: Changes::new(), objects: Objects::new(), last: Instant::now() };
+        let state = Arc::new(Mutex::new(state));
+        let mut watches = JoinSet::new();
+        for kind in [
+            ApiResource::erase::<EtcdCluster>(&()),
+            ApiResource::erase::<ConfigMap>(&()),
+            ApiResource::erase::<StatefulSet>(&()),
+            ApiResource::erase::<Pod>(&()),
+            ApiResource::erase::<PersistentVolumeClaim>(&()),
+            ApiResource::erase::<Service>(&()),
+            ApiResource::erase::<PodDisruptionBudget>(&()),
+        ] {
+            let objects = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &kind);
+            watches.spawn(watch(objects, kind.kind, Arc::clone(&state)));
+        }
+        Self { state, _watches: watches }
+    }
+
+    /// The budget follows the voters, and how many of their numbers a round sees on the way is chance.
+    pub fn changes(&self) -> Changes {
+        let mut changes = self.state().changes.clone();
+        changes.retain(|object, _| !object.starts_with("PodDisruptionBudget "));
+        changes
+    }
+
+    /// How long nothing was changed but statuses.
+    pub fn quiet_for(&self) -> Duration {
+        self.state().last.elapsed()
+    }
+
+    pub fn object(&self, kind: &str, name: &str) -> Option<Value> {
+        self.state().objects.get(&format!("{kind} {name}")).cloned()
+    }
+
+    /// Without what differs from run to run: UIDs, times, addresses.
+    pub fn comparable(&self, namespace: &str) -> Objects {
+        let objects = self.state().objects.clone();
+        let uids = objects.values().filter(|it| it["kind"] == "EtcdCluster");
+        let uid = uids.filter_map(|it| it["metadata"]["uid"].as_str()).next().unwrap_or("none").to_owned();
+        let compare = |(name, mut object): (String, Value)| {
+            if object["kind"] != "EtcdCluster" {
+                object["status"] = Value::Null;
+            }
+            simplify(&mut object, &[(namespace, "NAMESPACE"), (&uid, "UID")]);
+            (name, object)
+        };
+        objects.into_iter().map(compare).collect()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn watch(objects: Api<DynamicObject>, kind: String, state: Arc<Mutex<State>>) {
+    let mut events = watcher(objects, Config::default()).boxed();
+    while let Some(event) = events.next().await {
+        let (object, deleted) = match event {
+            Ok(Event::Apply(object) | Event::InitApply(object)) => (object, false),
+            Ok(Event::Delete(object)) => (object, true),
+            Ok(Event::Init | Event::InitDone) | Err(_) => continue,
+        };
+        // Every namespace has it.
+        if object.name_any() == "kube-root-ca.crt" {
+            continue;
+        }
+        let key = format!("{kind} {}", object.name_any());
+        let mut object = serde_json::to_value(object).expect("it came as JSON");
+        // Lists leave it out.
+        object["apiVersion"] = Value::Null;
+        object["kind"] = kind.clone().into();
+        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = match deleted {
+            true => state.objects.remove(&key),
+            false => state.objects.insert(key.clone(), object.clone()),
+        };
+        if deleted || before.is_none_or(|before| without_status(before) != without_status(object)) {
+            *state.changes.entry(key).or_default() += 1;
+            state.last = Instant::now();
+        }
+    }
+}
+
+fn without_status(mut object: Value) -> Value {
+    object["status"] = Value::Null;
+    for field in ["resourceVersion", "managedFields"] {
+        object["metadata"][field] = Value::Null;
+    }
+    object
+}
+
+/// Fields whose values nobody chose.
+const CHANCE: [&str; 14] = [
+    "uid",
+    "resourceVersion",
+    "managedFields",
+    "controller-revision-hash",
+    "clusterIP",
+    "clusterIPs",
+    "nodePort",
+    "volumeName",
+    "clusterID",
+    "leaderID",
+    "leader",
+    "id",
+    CLUSTER_UID_LABEL,
+    MEMBER_ID_LABEL,
+];
+
+fn is_chance(field: &str) -> bool {
+    CHANCE.contains(&field) || ["Time", "At", "Timestamp"].iter().any(|end| field.ends_with(end))
+}
+
+fn simplify(value: &mut Value, words: &[(&str, &str)]) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|name, value| !is_chance(name) && !value.is_null());
+            // Elections are free.
+            if let Some(role) = fields.get_mut("role").filter(|role| *role == "Leader" || *role == "Follower")
+            {
+                *role = "Voter".into();
+            }
+            fields.values_mut().for_each(|value| simplify(value, words));
+        }
+        Value::Array(values) => values.iter_mut().for_each(|value| simplify(value, words)),
+        Value::String(text) => {
+            for (from, to) in words {
+                *text = text.replace(from, to);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}

@@ -1,0 +1,90 @@
+//! Every effect of a scenario, met by every kind of fault: what comes out has to be what comes out undisturbed.
+
+use std::time::Instant;
+
+use crate::faults::{Fault, Faults, Hits};
+use crate::scenario::{LIMIT, Ran, Scenario, difference, lines};
+use crate::world::world;
+
+pub const CREATE: Scenario = Scenario { name: "create 3", sizes: &[3], limit: LIMIT };
+pub const SCALE: Scenario = Scenario { name: "scale 1, 3, 1", sizes: &[1, 3, 1], limit: LIMIT };
+
+const VARIANTS: [(&str, Fault); 4] = [
+    ("killed before", Fault::KillBefore),
+    ("killed after", Fault::KillAfter),
+    ("answer lost", Fault::LoseAnswer),
+    ("fails once", Fault::Answer(500)),
+];
+
+/// Undisturbed, and then once for each variant with every effect hit.
+pub fn each_variant(scenario: Scenario) {
+    let world = world();
+    world.runtime.block_on(async {
+        let reference = undisturbed(scenario).await;
+        let mut failures = Vec::new();
+        for (variant, fault) in VARIANTS {
+            let make = |namespace: &str| Faults::at_effects(namespace, Hits::Each, fault);
+            let ran = scenario.run(world, make, Some(&reference)).await;
+            failures.extend(check(&reference, ran).map_err(|why| format!("{variant}: {why}")).err());
+        }
+        assert!(failures.is_empty(), "{}", failures.join("\n\n"));
+    });
+}
+
+/// Undisturbed, and then once for each effect and variant.
+pub fn each_effect(scenario: Scenario) {
+    let (world, begun) = (world(), Instant::now());
+    world.runtime.block_on(async {
+        let reference = undisturbed(scenario).await;
+        let (mut runs, mut failures) = (0, Vec::new());
+        let effects = reference.effects.iter().enumerate().filter(|(_, effect)| effect.carried_out);
+        for (index, effect) in effects {
+            for (variant, fault) in VARIANTS {
+                let make = |namespace: &str| Faults::at_effects(namespace, Hits::Nth(index + 1), fault);
+                let ran = scenario.run(world, make, Some(&reference)).await;
+                let what = format!("effect {} ({}), {variant}", index + 1, effect.what);
+                let result = check(&reference, ran);
+                let seconds = begun.elapsed().as_secs();
+                println!("{what}: {} ({seconds} s)", if result.is_ok() { "ok" } else { "FAILED" });
+                failures.extend(result.map_err(|why| format!("{what}: {why}")).err());
+                runs += 1;
+            }
+        }
+        println!(
+            "{}: {} effects, {} variants, {runs} runs, {} failed, {:.0} s",
+            scenario.name,
+            reference.effects.len(),
+            VARIANTS.len(),
+            failures.len(),
+            begun.elapsed().as_secs_f64()
+        );
+        assert!(failures.is_empty(), "{}", failures.join("\n\n"));
+    });
+}
+
+pub async fn undisturbed(scenario: Scenario) -> Ran {
+    let ran = scenario.run(world(), Faults::none, None).await;
+    let ran = ran.unwrap_or_else(|why| panic!("{}, undisturbed: {why}", scenario.name));
+    let seconds: Vec<_> = ran.seconds.iter().map(|seconds| format!("{seconds:.2} s")).collect();
+    println!("{}: {} effects in {}, undisturbed", scenario.name, ran.effects.len(), seconds.join(" + "));
+    if std::env::var_os("HARNESS_EFFECTS").is_some() {
+        print!("{}", lines(&ran.effects));
+    }
+    ran
+}
+
+/// The same end and the same changes on the way, although faults happened.
+pub fn check(reference: &Ran, ran: Result<Ran, String>) -> Result<(), String> {
+    let ran = ran?;
+    if ran.faults == 0 {
+        return Err("no fault happened".into());
+    }
+    if ran.changes != reference.changes {
+        let as_objects = |changes: &crate::recorder::Changes| {
+            changes.iter().map(|(name, &count)| (name.clone(), count.into())).collect()
+        };
+        let difference = difference(&as_objects(&reference.changes), &as_objects(&ran.changes));
+        return Err(format!("other changes:\n{difference}\neffects:\n{}", lines(&ran.effects)));
+    }
+    Ok(())
+}
