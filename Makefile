@@ -129,7 +129,7 @@ sim: deps ## Run the simulation with random seeds for a long time; SEEDS=N runs 
 	cargo run -q --locked --release -p etcd-operator-sim -- $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SEED),--from $(SEED))
 
 .PHONY: sweep
-sweep: deps ## Hit every write of create and scale with every kind of fault, in the harness (about 20 min on 2 cores)
+sweep: deps ## Hit every write of create and scale with every kind of fault, in the harness (about 25 min on 2 cores)
 	cargo test -q --locked -p etcd-operator --test harness -- --ignored
 
 .PHONY: bench
