@@ -220,8 +220,8 @@ impl Round {
     }
 }
 
-/// The pods whose agents are told where the others are; nobody while there is something to do: an etcd that joins must know
-/// the same members as those it joins, so none may be about to be added.
+/// The pods whose agents get the addresses of the others; none while there is something to do: an etcd that joins must list
+/// the same members as those it joins, so none can be about to be added.
 pub fn agents_to_tell(plan: &Plan, seen: &Observed) -> Vec<Ordinal> {
     if plan.actions.is_empty() { seen.waiting_agents().collect() } else { Vec::new() }
 }

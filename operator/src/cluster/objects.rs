@@ -24,7 +24,7 @@ use crate::kind::Kind;
 /// On EndpointSlices: the Service they belong to.
 const SERVICE_LABEL: &str = "kubernetes.io/service-name";
 
-/// As the caches have them. The cluster itself is given: whoever has written it knows it better than a cache.
+/// As the caches have them. The cluster itself is given: our own last write of it can be newer than the cache.
 pub fn cached(caches: &Caches, cluster: Arc<EtcdCluster>, names: &Names) -> Objects {
     let slices = caches.slices.state_filter(|slice| {
         slice.labels().get(SERVICE_LABEL) == Some(&names.peer_service())

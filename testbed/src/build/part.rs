@@ -179,7 +179,7 @@ impl Part {
     }
 }
 
-/// Without debug information, which the linker is told to drop anyway: a fifth of the compilation.
+/// Without debug information, which the linker drops anyway: a fifth of the compilation.
 fn flags(link: &str) -> Vec<String> {
     ["-trimpath", "-buildvcs=false", "-gcflags=all=-dwarf=false", &format!("-ldflags={link}")]
         .map(str::to_owned)
