@@ -1,7 +1,8 @@
-//! From what is wanted and what is seen to what is done next.
+//! From what is wanted and what is assessed to what is done next.
 //!
-//! What is certain comes in a fixed order: deletion, pause, volumes of others, the bootstrap. In a formed cluster the concerns
-//! about its members speak in turn (`step.rs`), and each says what later ones must leave alone (`opinion.rs`).
+//! What is certain comes in a fixed order: deletion, pause, volumes of others, the bootstrap. For a cluster that has
+//! bootstrapped, the concerns about its members come in turn (`step.rs`), and each states what later ones must leave alone
+//! (`opinion.rs`).
 
 mod bootstrap;
 mod delete;
@@ -10,23 +11,26 @@ mod opinion;
 mod step;
 mod stop;
 
+use serde::{Deserialize, Serialize};
+
 pub use crate::api::DeletePolicy as OnDelete;
 use crate::api::EtcdClusterSpec;
+use crate::assess::{Assessment, Quorum, assess};
 use crate::intent::Intent;
 pub use crate::intent::OnStop;
-use crate::observed::{Claim, Members, Observed, Ordinal, Seen, Unanswered};
+use crate::observed::{Claim, Members, Observed, Ordinal, Unanswered};
 use crate::plan::{Action, Plan, Refusal, WaitingOn};
 pub use delete::grace_seconds;
 
-/// What is wanted, as far as members and volumes go.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What is wanted of members and volumes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Goal {
     /// How many members; 0 stops the cluster.
     pub size: u8,
     pub paused: bool,
     pub on_stop: OnStop,
     pub on_delete: OnDelete,
-    /// The UID of the former cluster whose volumes are taken over.
+    /// The UID of the previous cluster whose volumes are adopted.
     pub adopts: Option<String>,
 }
 
@@ -56,7 +60,7 @@ impl Goal {
     }
 }
 
-/// The next step. The same snapshot gives the same plan, and a settled world an empty one.
+/// The next step. The same snapshot gives the same plan, and a settled cluster an empty one.
 pub fn decide(goal: &Goal, seen: &Observed) -> Plan {
     if seen.cluster.deleting {
         return delete::plan(goal, seen);
@@ -70,28 +74,28 @@ pub fn decide(goal: &Goal, seen: &Observed) -> Plan {
     if let Some(plan) = foreign_volumes(goal, seen) {
         return plan;
     }
-    let formed = seen.formed();
-    if let Some(cluster) = formed.filter(|_| seen.cluster.formed.is_none()) {
+    let facts = assess(seen);
+    if let Some(cluster) = facts.cluster.filter(|_| seen.cluster.formed.is_none()) {
         return Plan::act(Action::RecordFormed { cluster });
     }
-    if formed.is_none() && !seen.claims_tell_of_members() {
+    if facts.quorum == Quorum::NotBootstrapped {
         return bootstrap::plan(goal, seen);
     }
     if let Some(ending) = bootstrap::end_of_order(goal, seen) {
         return ending;
     }
     match goal.size {
-        0 => stop::plan(goal, seen),
-        size => membership::plan(size, seen),
+        0 => stop::plan(goal, &facts),
+        size => membership::plan(size, &facts),
     }
 }
 
-/// Volumes of a former cluster are used only if somebody said so, and only before there is a cluster of our own: what is
-/// foreign to that would be thrown away. What is being deleted is awaited instead: a cluster that adopted it would have
-/// lost its data before it begins.
+/// Volumes of a previous cluster are adopted only if a user asks for it, and only before this cluster has anything of its
+/// own: its data would be lost. The operator waits for a volume that is being deleted: a cluster that adopted it would lose
+/// its data.
 fn foreign_volumes(goal: &Goal, seen: &Observed) -> Option<Plan> {
     let foreign = seen.claims.iter().filter(|(_, claim)| claim.cluster_uid != seen.cluster.uid);
-    let (going, staying): (Vec<_>, Vec<_>) = foreign.partition(|(_, claim)| claim.terminating);
+    let (terminating, staying): (Vec<_>, Vec<_>) = foreign.partition(|(_, claim)| claim.terminating);
     let ordinals = |claims: &[(&Ordinal, &Claim)]| claims.iter().map(|&(&ordinal, _)| ordinal).collect();
     let adoptable = seen.cluster.formed.is_none() && seen.set.is_none() && seen.order.is_none();
     let asked_for = |claim: &Claim| adoptable && goal.adopts.as_ref() == Some(&claim.cluster_uid);
@@ -103,34 +107,28 @@ fn foreign_volumes(goal: &Goal, seen: &Observed) -> Option<Plan> {
     let adopt =
         |&(&ordinal, claim): &(&Ordinal, &Claim)| Action::AdoptClaim { ordinal, uid: claim.uid.clone() };
     let mut plan = Plan { actions: staying.iter().map(adopt).collect(), ..Plan::default() };
-    if !going.is_empty() {
-        plan.waiting.push(WaitingOn::ClaimsGone { ordinals: ordinals(&going) });
+    if !terminating.is_empty() {
+        plan.waiting.push(WaitingOn::ClaimsGone { ordinals: ordinals(&terminating) });
     }
     (!plan.is_settled()).then_some(plan)
 }
 
-/// The members, if they answer and all of them are ours.
-fn our_members(seen: &Observed) -> Result<&Members, Unusable> {
-    let members = match &seen.etcd.members {
-        Seen::Known(members) => members,
-        Seen::Unknown(cause) => return Err(Unusable::Unknown(cause.clone())),
-    };
-    if let Some(expected) = seen.formed()
-        && expected != members.cluster
-    {
-        return Err(Unusable::Foreign(Refusal::ForeignCluster { expected, found: members.cluster }));
+/// The members, if a quorum lists them and each has a pod of this cluster; otherwise the plan without them.
+fn our_members<'a>(
+    facts: &Assessment<'a>,
+    unproven: impl FnOnce(Unanswered) -> Plan,
+) -> Result<&'a Members, Plan> {
+    match facts.quorum {
+        Quorum::Held(members) => match members.list.iter().find(|(_, member)| member.ordinal.is_none()) {
+            Some((&member, _)) => Err(Plan::refuse(Refusal::UnknownMember { member })),
+            None => Ok(members),
+        },
+        Quorum::OtherCluster { expected, found } => {
+            Err(Plan::refuse(Refusal::ForeignCluster { expected, found }))
+        }
+        Quorum::Unproven(cause) => Err(unproven(cause.clone())),
+        Quorum::NotBootstrapped => Err(unproven(Unanswered::NoMember)),
     }
-    let stranger = members.list.iter().find(|(_, member)| member.ordinal.is_none());
-    match stranger {
-        Some((&member, _)) => Err(Unusable::Foreign(Refusal::UnknownMember { member })),
-        None => Ok(members),
-    }
-}
-
-/// Why nothing can be decided about the members.
-enum Unusable {
-    Unknown(Unanswered),
-    Foreign(Refusal),
 }
 
 /// Sets the number of pods, unless it is so already.
@@ -141,18 +139,18 @@ fn set_replicas(seen: &Observed, replicas: u8) -> Plan {
     }
 }
 
-/// Deletes the claims of these ordinals that are there and not going already, and waits for them to go.
+/// Deletes the claims of these ordinals, and waits for them to be gone.
 fn delete_claims(seen: &Observed, which: impl Fn(Ordinal) -> bool) -> Plan {
     let mut plan = Plan::default();
-    let mut going = Vec::new();
+    let mut ordinals = Vec::new();
     for (&ordinal, claim) in seen.claims.iter().filter(|(ordinal, _)| which(**ordinal)) {
         if !claim.terminating {
             plan.actions.push(Action::DeleteClaim { ordinal, uid: claim.uid.clone() });
         }
-        going.push(ordinal);
+        ordinals.push(ordinal);
     }
-    if !going.is_empty() {
-        plan.waiting.push(WaitingOn::ClaimsGone { ordinals: going });
+    if !ordinals.is_empty() {
+        plan.waiting.push(WaitingOn::ClaimsGone { ordinals });
     }
     plan
 }

@@ -3,6 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use crate::api::{EtcdClusterStatus, Phase};
+use crate::assess::{Quorum, assess};
 use crate::names::{Names, condition, event, reason};
 use crate::observed::{Observed, Ordinal};
 use crate::plan::{Action, Terms};
@@ -71,9 +72,13 @@ pub fn of_action(action: &Action, names: &Names, seen: &Observed) -> Option<Even
             "Bootstrap",
             "allowed the pods to bootstrap as soon as they run",
         ),
-        Action::DeleteOrder { uid: _ } => match seen.formed() {
-            Some(_) => Event::normal(event::BOOTSTRAP_FINISHED, "Bootstrap", "bootstrap finished"),
-            None => Event::normal(event::BOOTSTRAP_CANCELLED, "Bootstrap", "bootstrap cancelled"),
+        Action::DeleteOrder { uid: _ } => match assess(seen).quorum {
+            Quorum::NotBootstrapped => {
+                Event::normal(event::BOOTSTRAP_CANCELLED, "Bootstrap", "bootstrap cancelled")
+            }
+            Quorum::Held(_) | Quorum::OtherCluster { .. } | Quorum::Unproven(_) => {
+                Event::normal(event::BOOTSTRAP_FINISHED, "Bootstrap", "bootstrap finished")
+            }
         },
         Action::SetReplicas { replicas } => replicas_set(*replicas, terms, seen),
         Action::AdoptClaim { ordinal, uid: _ } => Event::normal(

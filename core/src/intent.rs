@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::{
     PersistentVolumeClaimSpec, ResourceRequirements, VolumeResourceRequirements,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Amount;
+use serde::{Deserialize, Serialize};
 
 use crate::api::{self, DeletePolicy, DisruptionBudget, EtcdCluster, PodTemplate, Quantity, StopPolicy};
 use crate::etcd_config::{AutoCompaction, MemberOptions};
@@ -60,7 +61,7 @@ pub struct Storage {
 }
 
 /// [`StopPolicy`] without what this version cannot do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OnStop {
     /// The last member's volume stays.
     Retain,

@@ -3,14 +3,15 @@
 //! Nothing in here waits, reads a clock, asks a server or rolls dice: what a function needs is among its
 //! arguments, and what should happen is its result. `core/clippy.toml` and `Cargo.toml` hold that line.
 //!
-//! What users wrote becomes an [`intent::Intent`] through [`validate::validate`]; nothing behind that reads the spec
-//! itself. [`desired`] has the objects of a cluster as they should be. [`observe`] turns what was read into a snapshot
-//! ([`observed`]); from that and a goal comes a plan ([`decide`], [`plan`]). [`round`] says which steps of it are sent, what
-//! their outcomes mean and how long to sleep. [`status`] and [`events`] report to users. In the pods, [`start`] decides
+//! What users wrote becomes an [`intent::Intent`] through [`validate::validate`], and decisions read nothing else of the spec.
+//! [`desired`] has the objects of a cluster as they should be. [`observe`] turns what was read into a snapshot
+//! ([`observed`]), and [`assess`] states what it means. From these facts and a goal comes a plan ([`decide`], [`plan`]). [`round`]
+//! says which steps of it are sent, what their outcomes mean and how long to sleep. [`status`] and [`events`] report to users. In the pods, [`start`] decides
 //! whether etcd may start.
 
 pub mod agent;
 pub mod api;
+pub mod assess;
 pub mod decide;
 pub mod desired;
 pub mod etcd_config;
@@ -26,6 +27,7 @@ pub mod plan;
 pub mod quorum;
 pub mod round;
 mod rules;
+pub mod snapshot;
 pub mod start;
 pub mod status;
 pub mod validate;

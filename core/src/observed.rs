@@ -6,7 +6,7 @@ use std::fmt;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::member::{MAX_SIZE, MemberProgress};
+use crate::member::MemberProgress;
 use crate::version::Version;
 
 /// Something that was observed: what it is, or why that is not known.
@@ -284,19 +284,6 @@ impl Members {
 }
 
 impl Observed {
-    /// Members that have just served a linearizable read, under the identity that the list knows.
-    pub fn serving(&self) -> BTreeSet<MemberId> {
-        let ours = self.etcd.members.known().map(|members| members.cluster);
-        let answers = self.etcd.answers.values().filter_map(Seen::known);
-        let serving =
-            answers.filter(|answer| answer.linearizable && ours.is_none_or(|ours| ours == answer.cluster));
-        serving.map(|answer| answer.member).collect()
-    }
-
-    pub fn answer_of(&self, id: MemberId) -> Option<&Answer> {
-        self.etcd.answers.values().filter_map(Seen::known).find(|answer| answer.member == id)
-    }
-
     /// Who may be asked to change the members, because a linearizable read has just proved that it speaks for the cluster:
     /// first the one whose list was taken, and last the one that is to leave, which may never hear that it did.
     pub fn speakers(&self, leaving: Option<MemberId>) -> Vec<Ordinal> {
@@ -326,45 +313,11 @@ impl Observed {
         self.etcd.answers.iter().filter(move |(_, answer)| waits(answer)).map(|(&ordinal, _)| ordinal)
     }
 
-    /// Whether an etcd answers there that belongs to another cluster.
-    pub fn is_in_another_cluster(&self, ordinal: Ordinal, cluster: ClusterId) -> bool {
-        let answer = self.etcd.answers.get(&ordinal).and_then(Seen::known);
-        answer.is_some_and(|answer| answer.cluster != cluster)
-    }
-
-    /// The cluster's identity: remembered, or seen now: in a list that was agreed upon, or in a member that follows a
-    /// leader or has done so before.
-    pub fn formed(&self) -> Option<ClusterId> {
-        let remembered = self.cluster.formed.as_ref().map(|formed| formed.id);
-        let agreed = self.etcd.members.known().map(|members| members.cluster);
-        remembered.or(agreed).or_else(|| {
-            let mut answers = self.etcd.answers.values().filter_map(Seen::known);
-            // A bootstrap writes one entry for each member, and nothing else before there is a leader.
-            let most_at_bootstrap = u64::from(MAX_SIZE);
-            let follows =
-                |answer: &&Answer| answer.leader.is_some() || answer.applied_index > most_at_bootstrap;
-            answers.find(follows).map(|answer| answer.cluster)
-        })
-    }
-
-    /// Whether claims tell of members, even when nothing answers and the status was lost.
-    pub fn claims_tell_of_members(&self) -> bool {
-        self.claims.values().any(|claim| claim.member.is_some())
-    }
-
     /// One more than the highest ordinal that has a pod or a volume that stays.
     pub fn span(&self) -> u8 {
         let claims = self.claims.iter().filter(|(_, claim)| !claim.terminating).map(|(ordinal, _)| ordinal);
         let pods = self.pods.iter().filter(|(_, pod)| !pod.terminating).map(|(ordinal, _)| ordinal);
         claims.chain(pods).max().map_or(0, |highest| highest.0 + 1)
-    }
-
-    /// The alarms that members of this cluster know.
-    pub fn alarms(&self) -> BTreeSet<&Alarm> {
-        let formed = self.formed();
-        let answers = self.etcd.answers.values().filter_map(Seen::known);
-        let ours = answers.filter(|answer| formed.is_none_or(|formed| formed == answer.cluster));
-        ours.flat_map(|answer| &answer.alarms).collect()
     }
 
     /// How many pods the StatefulSet keeps; none without a StatefulSet.

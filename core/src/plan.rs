@@ -1,15 +1,14 @@
 //! The vocabulary of decisions: what is done, what is awaited, what is refused. Log, events, conditions and
 //! metrics all speak it.
 
-mod pod_cause;
 mod reasons;
 mod text;
 
-pub use pod_cause::PodCause;
 pub use text::Terms;
 
 use serde::Serialize;
 
+use crate::assess::PodState;
 use crate::observed::{ClusterId, MemberId, Observed, Ordinal, Unanswered};
 
 /// What to do now, in this order; what is awaited; what is refused.
@@ -171,7 +170,7 @@ pub enum WaitingOn {
     Leader,
     Pod {
         ordinal: Ordinal,
-        cause: PodCause,
+        state: PodState,
     },
     CatchUp {
         ordinal: Ordinal,

@@ -1,5 +1,5 @@
-//! The status of each kind, computed from what is known. What is not known is not claimed. `docs/status.md` explains it
-//! to users.
+//! The status of each kind: the facts of an observation, what is wanted, and since when. What is not known is not claimed.
+//! `docs/status.md` explains it to users.
 
 mod blocked;
 mod conditions;
@@ -24,7 +24,7 @@ use crate::plan::Plan;
 use crate::validate::Problem;
 use crate::version::Version;
 pub(crate) use conditions::find;
-use conditions::{Fact, History, ours};
+use conditions::{History, ours};
 pub use panicked::after_panic;
 pub use trouble::{FailedWrite, Trouble};
 use view::View;
@@ -32,7 +32,7 @@ use view::View;
 const NO_BACKUPS_YET: &str = "this version of the operator accepts the object but does not take backups yet";
 const NO_RESTORES_YET: &str = "this version of the operator accepts the object but does not restore yet";
 
-/// How old `observedAt` may become while nothing changes.
+/// How old `observedAt` can become while nothing changes.
 const HEARTBEAT_SECONDS: i64 = 300;
 
 /// What a status is computed from: what was observed and decided in one round.
@@ -106,10 +106,10 @@ fn seen(
     EtcdClusterStatus {
         phase: Some(view.phase()),
         replicas: view.member_count().or(before.replicas),
-        ready_replicas: Some(i32::try_from(view.ready().len()).unwrap_or(i32::MAX)),
+        ready_replicas: Some(i32::try_from(view.ready()).unwrap_or(i32::MAX)),
         version: view.lowest_version().map(|version| in_the_form_of(&cluster.spec.version, version)),
         members: members::members(&view),
-        leader_id: view.members().and_then(|members| members.leader).map(|leader| leader.to_string()),
+        leader_id: view.facts.listed().and_then(|members| members.leader).map(|leader| leader.to_string()),
         cluster_id: before.cluster_id.clone().or_else(|| formed.map(|formed| formed.id.to_string())),
         formed_at: before.formed_at.clone().or_else(|| formed.map(|formed| Time(formed.since))),
         domain: before.domain.clone().or_else(|| Some(basis.names.domain.clone())),
@@ -125,46 +125,31 @@ fn in_the_form_of(written: &str, version: Version) -> String {
     if written.starts_with('v') { format!("v{version}") } else { version.to_string() }
 }
 
-/// Reports that backups come later. An object that has reached its end for this generation stays as it is, also when
+/// Reports that this kind comes later. An object that has reached its end for this generation stays as it is, also when
 /// another version of the operator wrote that: it is not carried out because a newer one knows how.
-pub fn of_backup(backup: &EtcdBackup, now: Timestamp) -> Option<EtcdBackupStatus> {
-    let current = backup.status.clone().unwrap_or_default();
-    let ended = matches!(current.phase, Some(BackupPhase::Completed | BackupPhase::Failed));
-    if ended && current.observed_generation == backup.metadata.generation {
-        return None;
-    }
-    let history = History { before: &current.conditions, generation: backup.metadata.generation, now };
-    let next = EtcdBackupStatus {
-        phase: Some(BackupPhase::Failed),
-        observed_generation: backup.metadata.generation,
-        conditions: history.conditions(not_implemented(NO_BACKUPS_YET)),
-        ..EtcdBackupStatus::default()
+macro_rules! not_implemented {
+    ($function:ident, $kind:ty, $status:ident, $phase:ident, $message:expr) => {
+        pub fn $function(object: &$kind, now: Timestamp) -> Option<$status> {
+            let current = object.status.clone().unwrap_or_default();
+            let generation = object.metadata.generation;
+            let ended = matches!(current.phase, Some($phase::Completed | $phase::Failed));
+            if ended && current.observed_generation == generation {
+                return None;
+            }
+            let history = History { before: &current.conditions, generation, now };
+            let next = $status {
+                phase: Some($phase::Failed),
+                observed_generation: generation,
+                conditions: history.conditions(facts::stalled(reason::NOT_IMPLEMENTED, $message)),
+                ..$status::default()
+            };
+            let comparable = $status { conditions: ours(&current.conditions), ..current };
+            (next != comparable).then_some(next)
+        }
     };
-    let comparable = EtcdBackupStatus { conditions: ours(&current.conditions), ..current };
-    (next != comparable).then_some(next)
 }
-
-/// Reports that restores come later, with the rule of [`of_backup`].
-pub fn of_restore(restore: &EtcdRestore, now: Timestamp) -> Option<EtcdRestoreStatus> {
-    let current = restore.status.clone().unwrap_or_default();
-    let ended = matches!(current.phase, Some(RestorePhase::Completed | RestorePhase::Failed));
-    if ended && current.observed_generation == restore.metadata.generation {
-        return None;
-    }
-    let history = History { before: &current.conditions, generation: restore.metadata.generation, now };
-    let next = EtcdRestoreStatus {
-        phase: Some(RestorePhase::Failed),
-        observed_generation: restore.metadata.generation,
-        conditions: history.conditions(not_implemented(NO_RESTORES_YET)),
-        ..EtcdRestoreStatus::default()
-    };
-    let comparable = EtcdRestoreStatus { conditions: ours(&current.conditions), ..current };
-    (next != comparable).then_some(next)
-}
-
-fn not_implemented(message: &str) -> Vec<Fact> {
-    facts::stalled(reason::NOT_IMPLEMENTED, message)
-}
+not_implemented!(of_backup, EtcdBackup, EtcdBackupStatus, BackupPhase, NO_BACKUPS_YET);
+not_implemented!(of_restore, EtcdRestore, EtcdRestoreStatus, RestorePhase, NO_RESTORES_YET);
 
 #[cfg(test)]
 mod tests;

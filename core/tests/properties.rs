@@ -5,9 +5,10 @@
 #[path = "properties/snapshots.rs"]
 mod snapshots;
 
+use etcd_operator_core::assess::{Quorum, assess};
 use etcd_operator_core::decide::{Goal, decide};
 use etcd_operator_core::member::MemberProgress;
-use etcd_operator_core::observed::{MemberId, Members, Observed, Seen, Unanswered};
+use etcd_operator_core::observed::{Answer, MemberId, Members, Observed, Seen, Unanswered};
 use etcd_operator_core::plan::{Action, Plan};
 use etcd_operator_core::quorum::quorum;
 use etcd_operator_core::version::Version;
@@ -74,7 +75,7 @@ proptest! {
             prop_assert!(seen.order.is_none(), "{plan}");
             let label = seen.claims[&ordinal].member;
             let listed = members.and_then(|members| label.and_then(|label| members.list.get(&label)));
-            let never_formed = seen.formed().is_none();
+            let never_formed = assess(&seen).cluster.is_none();
             prop_assert!(listed.is_none() || !running || never_formed, "{plan}");
         }
     }
@@ -92,7 +93,7 @@ proptest! {
 
     #[test]
     fn a_formed_cluster_is_never_ordered_again((goal, seen) in anything()) {
-        let known = seen.formed().is_some() || seen.claims_tell_of_members();
+        let known = assess(&seen).quorum != Quorum::NotBootstrapped;
         let ordered = |action: &Action| matches!(action, Action::CreateOrder { .. });
         prop_assert!(!(known && decide(&goal, &seen).actions.iter().any(ordered)));
     }
@@ -102,7 +103,7 @@ proptest! {
         seen.etcd.members = Seen::Unknown(Unanswered::NoLinearizableRead);
         let plan = decide(&goal, &seen);
         let replicas = seen.set.as_ref().map_or(0, |set| set.replicas);
-        let formed = seen.formed().is_some() && !seen.cluster.deleting && goal.size > 0;
+        let formed = assess(&seen).cluster.is_some() && !seen.cluster.deleting && goal.size > 0;
         for action in plan.actions.iter().filter(|_| formed) {
             let harmless = match action {
                 Action::SetReplicas { replicas: wanted } => *wanted >= replicas,
@@ -151,7 +152,7 @@ proptest! {
             | Action::MoveLeader { cluster, .. }
             | Action::RemoveMember { cluster, .. } = action
             {
-                prop_assert_eq!(seen.formed(), Some(*cluster));
+                prop_assert_eq!(assess(&seen).cluster, Some(*cluster));
             }
         }
     }
@@ -164,12 +165,19 @@ proptest! {
             let learners = members.learners().count();
             let mut started = members.list.iter().filter(|(_, member)| member.start != MemberProgress::Added);
             let accept = started.all(|(&id, _)| {
-                let version = seen.answer_of(id).and_then(|answer| answer.version);
+                let version = answer_of(&seen, id).and_then(|answer| answer.version);
                 version.is_some_and(|version| version >= Version::new(3, 6, 0))
             });
             prop_assert!(learners == 0 || learners == 1 && accept, "{plan}");
         }
     }
+}
+
+/// Apart from the assessment, which is what the properties check.
+fn answer_of(seen: &Observed, id: MemberId) -> Option<&Answer> {
+    let cluster = seen.etcd.members.known().map(|members| members.cluster);
+    let mut answers = seen.etcd.answers.values().filter_map(Seen::known);
+    answers.find(|answer| answer.member == id && Some(answer.cluster) == cluster)
 }
 
 fn changes_membership(action: &Action) -> bool {
@@ -183,8 +191,7 @@ fn changes_membership(action: &Action) -> bool {
 }
 
 fn keeps_quorum(action: &Action, goal: &Goal, seen: &Observed, members: &Members) -> bool {
-    let serving = seen.serving();
-    let serves = |id: &MemberId| serving.contains(id);
+    let serves = |id: &MemberId| answer_of(seen, *id).is_some_and(|answer| answer.linearizable);
     match action {
         Action::RemoveMember { member, .. } => {
             let learner = members.list.get(member).is_some_and(|member| member.learner);
@@ -199,7 +206,7 @@ fn keeps_quorum(action: &Action, goal: &Goal, seen: &Observed, members: &Members
         }
         // Stopping is what size 0 asks for, and a cluster that never formed has nobody to lose.
         Action::SetReplicas { replicas } => {
-            *replicas >= members.span() || goal.size == 0 || seen.formed().is_none()
+            *replicas >= members.span() || goal.size == 0 || assess(seen).cluster.is_none()
         }
         _ => true,
     }

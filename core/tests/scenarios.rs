@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 use etcd_operator_core::decide::decide;
+use etcd_operator_core::snapshot::Snapshot;
 
 #[test]
 fn every_scenario_gives_the_plan_that_is_written_down() {
@@ -28,6 +29,50 @@ fn every_scenario_gives_the_plan_that_is_written_down() {
         }
     }
     assert!(differing.is_empty(), "{}\nUPDATE_SCENARIOS=1 accepts this", differing.join("\n"));
+}
+
+#[test]
+fn an_observation_from_the_log_is_a_scenario() {
+    for described in [
+        "running 3\ngoal 5 adopt\nmember a2 learner\nalarm NOSPACE a1",
+        "order 3\nset 3\npods 0-2 failing\nreject 2 a  quota",
+    ] {
+        let (goal, observed) = snapshot::read(described).expect("it is a description");
+        let logged = Snapshot { goal, observed };
+        let line = format!("observation {}", serde_json::to_string(&logged).expect("plain data"));
+        assert_eq!(snapshot::read(&line), Ok((logged.goal, logged.observed)));
+    }
+    assert!(snapshot::read("observation {}").is_err());
+}
+
+#[test]
+fn a_snapshot_states_its_facts_and_its_plan() {
+    let described = "running 3\ngoal 5 paused\nset 5\nmember a1 leaderless\npod 2 data-lost\nmember a2 silent\n\
+                     pod 3 started\nclaim 3 member=a3\nmember a3 learner index=10\npod 4 waiting\nclaim 4";
+    let (goal, observed) = snapshot::read(described).expect("it is a description");
+    let expected = "goal: size 5, on stop Retain, on delete Retain, paused\n\
+                    quorum: held, 1 of 3 voters serve\n\
+                    member a0 (pod 0): voter, serving\n\
+                    member a1 (pod 1): voter, no leader\n\
+                    member a2 (pod 2): voter, data lost\n\
+                    member a3 (pod 3): learner, 4990 entries behind\n\
+                    pod 0: etcd running\n\
+                    pod 1: etcd running\n\
+                    pod 2: data lost\n\
+                    pod 3: etcd running\n\
+                    pod 4: ready to join\n\
+                    wait for: spec.paused to be set to false\n";
+    assert_eq!(Snapshot { goal, observed }.to_string(), expected);
+    for (described, line) in [
+        ("running 1\ngoal 1", "nothing to do\n"),
+        ("running 3\netcd is c2", "quorum: held by cluster c2 instead of c1\n"),
+        ("running 1\npod 0 waiting\netcd unknown", "data: no volume holds data\n"),
+        ("running 1\netcd unknown", "quorum: unproven, no member serves linearizable reads\n"),
+    ] {
+        let (goal, observed) = snapshot::read(described).expect("it is a description");
+        let text = Snapshot { goal, observed }.to_string();
+        assert!(text.contains(line), "{text}");
+    }
 }
 
 fn files() -> Vec<PathBuf> {

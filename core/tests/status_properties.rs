@@ -8,6 +8,7 @@ use etcd_operator_core::decide::{Goal, decide};
 use etcd_operator_core::events;
 use etcd_operator_core::names::{Names, condition, event, reason};
 use etcd_operator_core::observed::{Observed, Seen};
+use etcd_operator_core::plan::{Action, Refusal, WaitingOn};
 use etcd_operator_core::status::{Basis, of_cluster};
 use etcd_operator_core::validate::validate;
 use jiff::SignedDuration;
@@ -80,6 +81,18 @@ fn is_true(status: &EtcdClusterStatus, type_: &str) -> bool {
     status.conditions.iter().any(|it| it.type_ == type_ && it.status == "True")
 }
 
+/// Whether the members that serve stay as they are.
+fn is_bookkeeping(action: &Action) -> bool {
+    matches!(
+        action,
+        Action::AddFinalizer
+            | Action::RecordFormed { .. }
+            | Action::DeleteOrder { .. }
+            | Action::LabelClaim { .. }
+            | Action::DeleteClaim { .. }
+    )
+}
+
 proptest! {
     #![proptest_config(configuration())]
 
@@ -136,6 +149,36 @@ proptest! {
             Some(Phase::Deleting) => prop_assert!(!is(condition::READY) && is(condition::RECONCILING)),
             Some(Phase::Creating | Phase::Scaling | Phase::Upgrading) => prop_assert!(!is(condition::STALLED)),
             None => prop_assert!(false, "every look has a phase"),
+        }
+    }
+
+    #[test]
+    fn a_status_does_not_contradict_its_plan((first, second) in two_looks()) {
+        let plan = decide(&second.goal, &second.seen);
+        let status = second.after(Some(first.after(None)));
+        let serves = status.conditions.iter().any(|it| it.reason == reason::QUORUM_AVAILABLE);
+        let misses_quorum = plan.waiting.iter().any(|it| matches!(it, WaitingOn::Quorum { .. }))
+            || plan.refusals.iter().any(|it| matches!(it, Refusal::StopNeedsQuorum { .. }));
+        prop_assert!(!(serves && misses_quorum), "{plan}{:#?}", status);
+        if is_true(&status, condition::READY) {
+            prop_assert!(plan.actions.iter().all(is_bookkeeping), "{plan}{:#?}", status);
+        }
+    }
+
+    #[test]
+    fn a_pod_that_a_plan_waits_for_has_the_same_cause_in_the_status((first, second) in two_looks()) {
+        let status = second.after(Some(first.after(None)));
+        for awaited in decide(&second.goal, &second.seen).waiting {
+            let WaitingOn::Pod { ordinal, state } = awaited else { continue };
+            let name = format!("kv-{ordinal}");
+            let line = status.members.iter().find(|it| it.name.as_ref() == Some(&name));
+            if let Some(line) = line {
+                prop_assert_eq!(line.waiting_for.as_deref(), Some(state.waits_for()));
+            }
+            let reconciling = status.conditions.iter().find(|it| it.type_ == condition::RECONCILING);
+            let message = reconciling.map(|it| it.message.as_str()).unwrap_or_default();
+            let told = message.contains(&format!("{name}: {}", state.text()));
+            prop_assert!(told || is_true(&status, condition::STALLED), "{awaited} in {message}", awaited = state.text());
         }
     }
 

@@ -2,9 +2,10 @@
 
 use std::fmt;
 
+use etcd_operator_core::assess::PodState;
 use etcd_operator_core::decide::Goal;
 use etcd_operator_core::observed::Ordinal;
-use etcd_operator_core::plan::{Plan, PodCause, Refusal, WaitingOn};
+use etcd_operator_core::plan::{Plan, Refusal, WaitingOn};
 
 use crate::agent;
 use crate::bugs::Bug;
@@ -245,7 +246,7 @@ impl<'a> Run<'a> {
     fn waits_for_a_node(&self) -> bool {
         let down = &self.world.network.cut;
         let is_down = |ordinals: &[Ordinal]| ordinals.iter().all(|ordinal| down.contains(ordinal));
-        let for_pod = |waiting: &WaitingOn| matches!(waiting, WaitingOn::Pod { ordinal, cause: PodCause::Terminating } if is_down(&[*ordinal]));
+        let for_pod = |waiting: &WaitingOn| matches!(waiting, WaitingOn::Pod { ordinal, state: PodState::Terminating } if is_down(&[*ordinal]));
         let for_claim =
             |waiting: &WaitingOn| matches!(waiting, WaitingOn::ClaimsGone { ordinals } if is_down(ordinals));
         let for_node = |waiting: &WaitingOn| for_pod(waiting) || for_claim(waiting);

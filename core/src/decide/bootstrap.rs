@@ -1,5 +1,5 @@
-//! From nothing to a formed cluster: one order, all pods at once. A cluster that never formed can still be
-//! given another size; where that is not certain, it is waited for.
+//! From nothing to a cluster that has bootstrapped: one order, all pods at once. A cluster that never bootstrapped can still
+//! get another size; while that is not certain, the plan waits.
 
 use super::{Goal, delete_claims, pods_gone, set_replicas};
 use crate::member::MemberProgress;
@@ -7,7 +7,7 @@ use crate::observed::{Observed, Order, Ordinal, Process, Seen};
 use crate::plan::{Action, Plan, Refusal, WaitingOn};
 use crate::quorum::quorum;
 
-/// How long after the formation a member of the bootstrap order may take to publish itself.
+/// How long after the bootstrap a member of the order can take to publish itself.
 const ORDER_LASTS_SECONDS: i64 = 60;
 
 pub fn plan(goal: &Goal, seen: &Observed) -> Plan {
@@ -35,9 +35,9 @@ pub fn plan(goal: &Goal, seen: &Observed) -> Plan {
     set_replicas(seen, order.size).then(next)
 }
 
-/// The order of a formed cluster has done its work when every member has published itself, or has had time to; when
-/// those that have not wait for something else; and when the membership is to change, which it must not outlive. Who
-/// has not come by then is replaced.
+/// The order of a cluster that has bootstrapped ends when every member has published itself or has had time to, when the
+/// others wait for something else, and when members have to change, which no order must outlive. A member that has not
+/// started by then is replaced.
 pub fn end_of_order(goal: &Goal, seen: &Observed) -> Option<Plan> {
     let order = seen.order.as_ref()?;
     let delete = Plan::act(Action::DeleteOrder { uid: order.uid.clone() });
@@ -49,14 +49,14 @@ pub fn end_of_order(goal: &Goal, seen: &Observed) -> Option<Plan> {
     let waits = |ordinal: Ordinal| seen.pods.get(&ordinal).is_some_and(|pod| pod.etcd == Process::Waiting);
     let done = seen.etcd.members.known().is_some_and(|members| {
         let mut list = members.list.values();
-        let nobody_comes =
+        let none_starts =
             list.all(|member| member.start == MemberProgress::Published || member.ordinal.is_some_and(waits));
-        nobody_comes || members.list.len() != usize::from(goal.size)
+        none_starts || members.list.len() != usize::from(goal.size)
     });
     (over || done).then_some(delete)
 }
 
-/// Only worth a try: if it forms all the same, its members go on without the order.
+/// An attempt: if it bootstraps in this moment, its members continue without the order.
 fn has_not_formed_yet(order: &Order, seen: &Observed) -> bool {
     let started = Ordinal::below(order.size).filter(|ordinal| match seen.pods.get(ordinal) {
         Some(pod) => matches!(pod.etcd, Process::Started | Process::Failing(_) | Process::DataLost),
@@ -65,9 +65,9 @@ fn has_not_formed_yet(order: &Order, seen: &Observed) -> bool {
     started.count() < quorum(usize::from(order.size))
 }
 
-/// Without an order nobody begins to form a cluster, but somebody may have done so before. What is left is removed
-/// when every volume has been looked into and too few were used for a quorum; pods are brought back for that. Volumes
-/// go before pods: a volume that is going says that the verdict was passed.
+/// Without an order no bootstrap begins, but one might have begun before. What it left is deleted when every volume has been
+/// inspected and too few were used for a quorum; the pods are created again for that. Volumes are deleted before pods: a
+/// volume that is terminating shows that this was decided.
 fn without_order(goal: &Goal, seen: &Observed) -> Plan {
     if seen.claims.values().all(|claim| claim.terminating) {
         return match set_replicas_to_none(seen).then(pods_gone(seen)).then(delete_claims(seen, |_| true)) {
@@ -89,8 +89,8 @@ fn set_replicas_to_none(seen: &Observed) -> Plan {
     if seen.replicas() == 0 { Plan::default() } else { set_replicas(seen, 0) }
 }
 
-/// An agent tells that its volume is empty; an etcd tells that it never followed a leader, and how many others it
-/// waits for. Nobody else knows.
+/// An agent reports that its volume is empty; an etcd reports that it never followed a leader, and how many members it
+/// lists. Nothing else can prove it.
 fn against_giving_up(seen: &Observed) -> Option<WaitingOn> {
     let mut doubtful = Vec::new();
     let mut founders = Vec::new();

@@ -1,4 +1,4 @@
-//! The cluster is deleted: no etcd is asked, so a dead one is no obstacle.
+//! The cluster is deleted. That needs no response from etcd, so one that is down blocks nothing.
 
 use super::{Goal, OnDelete, delete_claims, pods_gone};
 use crate::observed::{Observed, Ordinal};
@@ -22,7 +22,7 @@ pub fn plan(goal: &Goal, seen: &Observed) -> Plan {
         return Plan::default();
     }
     match goal.on_delete {
-        // What belongs to the cluster goes with it, and its pods end quickly; claims belong to nobody and stay.
+        // Kubernetes deletes what the cluster owns, and its pods end quickly; claims have no owner and stay.
         OnDelete::Retain => match &seen.set {
             Some(set) => Plan::act(Action::DeleteSet { uid: set.uid.clone() }),
             None => Plan::act(Action::RemoveFinalizer),
@@ -31,7 +31,7 @@ pub fn plan(goal: &Goal, seen: &Observed) -> Plan {
     }
 }
 
-/// Pods go first: a claim in use would stay, and a StatefulSet would make it anew.
+/// Pods end first: a claim in use would stay, and a StatefulSet would create it again.
 fn remove_volumes(seen: &Observed) -> Plan {
     if let Some(set) = &seen.set {
         return Plan::act(Action::DeleteSet { uid: set.uid.clone() });

@@ -1,31 +1,30 @@
-//! A formed cluster on its way to its size: pods are cheap and come first, membership changes one step at a time.
+//! A cluster that has bootstrapped, on its way to its size: pods first, and members one step at a time.
 
 use super::step::Step;
-use super::{Unusable, delete_claims, our_members, set_replicas};
-use crate::member::MemberProgress;
-use crate::observed::{Members, Observed, Ordinal, Process, Unanswered};
+use super::{delete_claims, our_members, set_replicas};
+use crate::assess::Assessment;
+use crate::observed::{Members, Observed, Ordinal, Unanswered};
 use crate::plan::{Action, Plan, Refusal, WaitingOn};
 
-pub fn plan(size: u8, seen: &Observed) -> Plan {
-    let members = match our_members(seen) {
+pub fn plan(size: u8, facts: &Assessment<'_>) -> Plan {
+    let members = match our_members(facts, |cause| keep_running(facts, cause)) {
         Ok(members) => members,
-        Err(Unusable::Unknown(cause)) => return keep_running(seen, cause),
-        Err(Unusable::Foreign(refusal)) => return Plan::refuse(refusal),
+        Err(plan) => return plan,
     };
-    let orderly = keep_in_order(size.max(members.span()), seen, members);
-    // Membership changes only in a world that is in order, and as the only thing that is done.
-    if orderly.actions.is_empty() { orderly.then(Step { size, seen, members }.next()) } else { orderly }
+    let orderly = keep_in_order(size.max(members.span()), facts, members);
+    // Members change only when nothing else is left to do, and one at a time.
+    if orderly.actions.is_empty() { orderly.then(Step { size, facts, members }.next()) } else { orderly }
 }
 
-/// Nothing is known of the members, so nothing is taken away.
-fn keep_running(seen: &Observed, cause: Unanswered) -> Plan {
-    if nothing_is_left(seen) {
+/// The members are not known, so nothing is removed.
+fn keep_running(facts: &Assessment<'_>, cause: Unanswered) -> Plan {
+    if facts.data_lost {
         return Plan::refuse(Refusal::DataLost);
     }
-    keep_pods(seen).then(Plan::wait(WaitingOn::Quorum { cause }))
+    keep_pods(facts.seen).then(Plan::wait(WaitingOn::Quorum { cause }))
 }
 
-/// Pods come back by themselves; after a stop they are brought back as far as there are volumes.
+/// Kubernetes creates deleted pods again; after a stop, as many pods are created as there are volumes.
 pub fn keep_pods(seen: &Observed) -> Plan {
     match seen.span().max(seen.replicas()) {
         0 => Plan::default(),
@@ -33,26 +32,14 @@ pub fn keep_pods(seen: &Observed) -> Plan {
     }
 }
 
-/// Either there is no volume at all, or every agent has looked into its volume and found nothing.
-fn nothing_is_left(seen: &Observed) -> bool {
-    if seen.order.is_some() {
-        return false;
-    }
-    let empty = |ordinal: Ordinal| {
-        seen.pods.get(&ordinal).is_some_and(|pod| matches!(pod.etcd, Process::Waiting | Process::DataLost))
-    };
-    match seen.replicas().max(seen.span()) {
-        0 => seen.claims.is_empty(),
-        pods => Ordinal::below(pods).all(empty),
-    }
+/// So many pods, every volume labelled, no volume of a removed member: what can be done at once.
+fn keep_in_order(replicas: u8, facts: &Assessment<'_>, members: &Members) -> Plan {
+    let seen = facts.seen;
+    set_replicas(seen, replicas).then(labels(seen, members)).then(stale_volumes(replicas, facts, members))
 }
 
-/// So many pods, every volume labelled, no volume of a former member: what can be done in any number at once.
-fn keep_in_order(replicas: u8, seen: &Observed, members: &Members) -> Plan {
-    set_replicas(seen, replicas).then(labels(seen, members)).then(stale_volumes(replicas, seen, members))
-}
-
-/// Claims are told whose data they hold before that member can be removed; so one that is removed is known.
+/// The label of a claim says whose data it holds. It is written before that member can be removed, so that afterwards the
+/// claim is known to be stale.
 pub fn labels(seen: &Observed, members: &Members) -> Plan {
     let mut plan = Plan::default();
     for (member, listed) in members.by_ordinal() {
@@ -65,28 +52,17 @@ pub fn labels(seen: &Observed, members: &Members) -> Plan {
 }
 
 /// Volumes of removed members, and of ordinals that no longer exist. No volume is deleted while the order
-/// exists: its pod would form a cluster once more.
-fn stale_volumes(replicas: u8, seen: &Observed, members: &Members) -> Plan {
+/// exists: its pod would bootstrap once more.
+fn stale_volumes(replicas: u8, facts: &Assessment<'_>, members: &Members) -> Plan {
+    let seen = facts.seen;
     if seen.order.is_some() {
         return Plan::default();
     }
-    // An etcd that was started on a list of yesterday fails for ever as a member that is gone; one that was started on
-    // an order of yesterday waits for ever for a cluster of its own.
-    let is_astray = |ordinal: Ordinal| {
-        let failing = seen.pods.get(&ordinal).is_some_and(|pod| matches!(pod.etcd, Process::Failing(_)));
-        failing || seen.is_in_another_cluster(ordinal, members.cluster)
-    };
-    let stale = |ordinal: Ordinal| match (seen.claims.get(&ordinal), members.at(ordinal)) {
-        (None, _) => false,
-        (Some(claim), None) => {
-            claim.member.is_some() || claim.terminating || ordinal.0 >= replicas || is_astray(ordinal)
-        }
-        (Some(claim), Some((id, member))) => {
-            member.start == MemberProgress::Added && claim.member.is_some_and(|holder| holder != id)
-        }
+    let stale = |ordinal: Ordinal| {
+        facts.has_stale_volume(ordinal) || ordinal.0 >= replicas && members.at(ordinal).is_none()
     };
     let mut plan = delete_claims(seen, stale);
-    // A claim goes only when its pod goes; the StatefulSet makes both anew, and a claim only with its pod.
+    // A claim is deleted only when its pod ends; the StatefulSet creates both again, and a claim only with its pod.
     let without_volume =
         |ordinal: Ordinal| !seen.claims.contains_key(&ordinal) && members.at(ordinal).is_none();
     let pod = seen.pods.iter().find(|(ordinal, pod)| {

@@ -1,9 +1,9 @@
-//! What one concern wants, and what it asks later concerns to leave alone.
+//! What one concern wants, and what later concerns must leave alone.
 
 use crate::observed::MemberId;
 use crate::plan::{Action, Plan};
 
-/// What later concerns must leave alone while this one has something to say.
+/// What later concerns must leave alone while this one has a plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Hold {
     #[default]
@@ -38,7 +38,7 @@ pub fn first_step(opinions: impl Iterator<Item = Opinion>, serves: impl Fn(&Memb
         all = all.then(plan);
         held = held.max(hold);
         if !all.actions.is_empty() {
-            // What is refused now may be possible after the step.
+            // What is refused now can be possible after the step.
             all.refusals.clear();
             break;
         }
@@ -50,23 +50,8 @@ pub fn first_step(opinions: impl Iterator<Item = Opinion>, serves: impl Fn(&Memb
 }
 
 fn disturbs(action: &Action, serves: impl Fn(&MemberId) -> bool) -> bool {
-    match action {
-        Action::RemoveMember { member, .. } => serves(member),
-        Action::MoveLeader { .. } | Action::DeletePod { .. } => true,
-        Action::AddFinalizer
-        | Action::RemoveFinalizer
-        | Action::RecordFormed { .. }
-        | Action::CreateOrder { .. }
-        | Action::ArmOrder { .. }
-        | Action::DeleteOrder { .. }
-        | Action::SetReplicas { .. }
-        | Action::AdoptClaim { .. }
-        | Action::LabelClaim { .. }
-        | Action::DeleteClaim { .. }
-        | Action::DeleteSet { .. }
-        | Action::AddLearner { .. }
-        | Action::Promote { .. } => false,
-    }
+    matches!(action, Action::RemoveMember { member, .. } if serves(member))
+        || matches!(action, Action::MoveLeader { .. } | Action::DeletePod { .. })
 }
 
 #[cfg(test)]

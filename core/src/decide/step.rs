@@ -3,131 +3,93 @@
 use std::cmp::Reverse;
 
 use super::opinion::{self, Hold, Opinion};
+use crate::assess::{Assessment, MemberState, PodState};
 use crate::member::MemberProgress;
-use crate::observed::{Answer, ClusterId, Member, MemberId, Members, Observed, Ordinal, Process};
-use crate::plan::{Action, Plan, PodCause, Refusal, WaitingOn};
-use crate::quorum::{against_leaving, quorum};
+use crate::observed::{Answer, ClusterId, Member, MemberId, Members, Ordinal};
+use crate::plan::{Action, Plan, Refusal, WaitingOn};
+use crate::quorum::quorum;
 
-/// A learner this close to the leader is promoted. etcd's own test is a ratio, and lets one pass that is a million
-/// entries behind ten million.
-const CLOSE_ENOUGH: u64 = 1000;
-/// How long a member that is wanted may be silent before it is replaced where it stands in the way.
+/// How long a wanted member can be silent before the operator replaces it where it blocks a smaller size.
 const SILENCE_SECONDS: i64 = 15;
-/// How long a learner may fail to start. One that was added when names still led to former addresses fails until they are
-/// forgotten, which takes half a minute; one that was started on a list of yesterday fails for ever.
-const FAILING_SECONDS: i64 = 45;
 
 pub struct Step<'a> {
     pub size: u8,
-    pub seen: &'a Observed,
+    pub facts: &'a Assessment<'a>,
     pub members: &'a Members,
 }
 
 impl Step<'_> {
     pub fn next(&self) -> Plan {
-        if self.seen.order.is_some() {
-            // Whoever the order lists may still come as the voter that it lists.
-            let coming = |(_, member): (_, &Member)| Some(WaitingOn::Start { ordinal: member.ordinal? });
+        if self.facts.seen.order.is_some() {
+            // Every member that the order lists can still start as the voter that it is.
+            let starting = |(_, member): (_, &Member)| Some(WaitingOn::Start { ordinal: member.ordinal? });
             let listed =
                 self.members.voters().filter(|(_, member)| member.start != MemberProgress::Published);
-            return Plan { waiting: listed.filter_map(coming).collect(), ..Plan::default() };
+            return Plan { waiting: listed.filter_map(starting).collect(), ..Plan::default() };
         }
-        let serving = self.seen.serving();
-        let serves = |id: &MemberId| {
-            serving.contains(id) && self.members.list.get(id).is_some_and(|member| !member.learner)
-        };
-        // In this order: half-done work is finished first, and what is lost is replaced before anything healthy is
-        // touched. A further reason to change a member is a further line.
+        // In this order: partial work is completed first, and what is lost is replaced before anything healthy
+        // changes. A further reason to change a member is a further line.
         let concerns = [Self::finish_learner, Self::replace_lost, Self::scale_in, Self::scale_out];
-        opinion::first_step(concerns.iter().map(|concern| concern(self)), serves)
+        opinion::first_step(concerns.iter().map(|concern| concern(self)), |id| self.facts.serves(*id))
     }
 
     fn cluster(&self) -> ClusterId {
         self.members.cluster
     }
 
-    /// A learner is promoted when it has caught up, and removed when it is no longer wanted or lost.
+    /// A learner is promoted when it has caught up, and removed when it is lost or no longer wanted.
     fn finish_learner(&self) -> Opinion {
-        let mut learners =
-            self.members.learners().filter_map(|(id, member)| Some((id, member.ordinal?, member)));
-        let next = learners.find_map(|(member, ordinal, learner)| {
-            if ordinal.0 >= self.size || self.is_lost(member, ordinal, learner) {
+        let mut learners = self.members.learners().filter_map(|(id, member)| Some((id, member.ordinal?)));
+        let next = learners.find_map(|(member, ordinal)| {
+            if ordinal.0 >= self.size || self.is_lost(member) {
                 return Some(self.remove(member));
             }
-            let caught_up = self.catching_up(member, ordinal, learner).is_none();
-            (caught_up && !self.another_comes_soon())
+            let caught_up = *self.facts.member(member) == MemberState::CaughtUp;
+            (caught_up && !self.another_joins_soon())
                 .then(|| Plan::act(Action::Promote { ordinal, member, cluster: self.cluster() }))
         });
         Opinion::holding(Hold::Everything, next)
     }
 
-    /// After a promotion etcd takes nobody for five seconds. So where two learners may join at once, the first waits for a
-    /// second that can join now or in a moment; one more voter alone would not survive more than there were before.
-    fn another_comes_soon(&self) -> bool {
-        let comes = |ordinal: Ordinal| {
-            let pod = self.seen.pods.get(&ordinal).filter(|pod| !pod.terminating);
-            pod.is_some_and(|pod| match pod.etcd {
-                Process::Beginning => true,
-                Process::Waiting => self.too_few_to_add().is_none(),
-                Process::CannotStart(_)
-                | Process::Forming
-                | Process::DataLost
-                | Process::Started
-                | Process::Failing(_) => false,
-            })
+    fn is_lost(&self, member: MemberId) -> bool {
+        matches!(self.facts.member(member), MemberState::Lost(_))
+    }
+
+    /// After a promotion etcd accepts no member for five seconds. So where two learners can join at once, the first waits for
+    /// a second that can join now or soon: one more voter alone would not tolerate more failures.
+    fn another_joins_soon(&self) -> bool {
+        let joins = |ordinal: Ordinal| {
+            let state = self.facts.pod(ordinal);
+            let waits = matches!(state, PodState::Joinable | PodState::AddressNotPublished);
+            *state == PodState::Creating || waits && self.too_few_to_add().is_none()
         };
         self.members.learners().count() == 1
             && self.all_accept_two_learners()
-            && Ordinal::below(self.size).any(|ordinal| self.members.at(ordinal).is_none() && comes(ordinal))
+            && Ordinal::below(self.size).any(|ordinal| self.members.at(ordinal).is_none() && joins(ordinal))
     }
 
-    /// What a learner still lacks.
-    fn catching_up(&self, id: MemberId, ordinal: Ordinal, learner: &Member) -> Option<WaitingOn> {
-        if learner.start != MemberProgress::Published {
-            return Some(match self.seen.pods.get(&ordinal).map(|pod| &pod.etcd) {
-                Some(Process::CannotStart(blocked)) => {
-                    WaitingOn::Pod { ordinal, cause: PodCause::Blocked(blocked.clone()) }
-                }
-                Some(Process::Failing(exit)) => {
-                    WaitingOn::Pod { ordinal, cause: PodCause::Crashing(exit.clone()) }
-                }
-                Some(Process::Beginning) => WaitingOn::Pod { ordinal, cause: PodCause::Creating },
-                Some(Process::Waiting | Process::Forming | Process::DataLost | Process::Started) | None => {
-                    WaitingOn::Start { ordinal }
-                }
-            });
-        }
-        let index = |id| self.seen.answer_of(id).map(|answer| answer.applied_index);
-        let leader = self.members.leader.and_then(index);
-        let behind = leader.zip(index(id)).map(|(leader, own)| leader.saturating_sub(own));
-        match behind {
-            Some(behind) if behind <= CLOSE_ENOUGH => None,
-            Some(_) | None => Some(WaitingOn::CatchUp { ordinal, behind }),
-        }
-    }
-
-    /// Data that is surely gone, or a member of the bootstrap order that never came: starting it late as a voter
-    /// would not be safe, a new learner always is. A learner that fails for long is not worth keeping either.
-    fn is_lost(&self, id: MemberId, ordinal: Ordinal, member: &Member) -> bool {
-        let process = self.seen.pods.get(&ordinal).map(|pod| &pod.etcd);
-        match (member.start, process) {
-            _ if self.seen.is_in_another_cluster(ordinal, self.cluster()) => true,
-            (MemberProgress::Listed, _) => true,
-            (MemberProgress::Published, Some(Process::DataLost)) => true,
-            (_, Some(Process::Failing(_))) => member.learner && self.has_been_silent(id, FAILING_SECONDS),
-            (MemberProgress::Added | MemberProgress::Published, _) => false,
+    /// What a learner waits for before it can be promoted.
+    fn awaited(&self, id: MemberId, ordinal: Ordinal) -> Option<WaitingOn> {
+        match (self.facts.member(id), self.facts.pod(ordinal)) {
+            (MemberState::Starting, state) if state.blocks_start() => {
+                Some(WaitingOn::Pod { ordinal, state: state.clone() })
+            }
+            (MemberState::Starting, _) => Some(WaitingOn::Start { ordinal }),
+            (MemberState::CatchingUp { behind }, _) => Some(WaitingOn::CatchUp { ordinal, behind: *behind }),
+            (MemberState::NoLeader | MemberState::Silent, _) => {
+                Some(WaitingOn::CatchUp { ordinal, behind: None })
+            }
+            _ => None,
         }
     }
 
     fn replace_lost(&self) -> Opinion {
-        let is_lost =
-            |id, voter: &Member| voter.ordinal.is_some_and(|ordinal| self.is_lost(id, ordinal, voter));
-        let lost = self.members.voters().find(|(id, voter)| is_lost(*id, voter));
+        let lost = self.members.voters().find(|(id, _)| self.is_lost(*id));
         Opinion::holding(Hold::Everything, lost.map(|(id, _)| self.remove(id)))
     }
 
-    /// Sick members go first. When only a sick one that is wanted can go, it is removed all the same, and comes back
-    /// as a learner before a healthy one is taken away. While this waits, members can still be added.
+    /// Members that do not serve are removed first. If only a wanted one can be removed, it is, and joins again as a learner
+    /// before a healthy one is removed. While this waits, members can still be added.
     fn scale_in(&self) -> Opinion {
         Opinion::holding(Hold::ServingVoters, self.next_to_leave())
     }
@@ -138,46 +100,41 @@ impl Step<'_> {
         if voters.len() <= usize::from(self.size) {
             return None;
         }
-        let serving = self.seen.serving();
         let mut excess: Vec<_> = voters.iter().filter(|(_, ordinal)| ordinal.0 >= self.size).collect();
-        excess.sort_by_key(|(id, ordinal)| (serving.contains(id), Reverse(*ordinal)));
+        excess.sort_by_key(|(id, ordinal)| (self.facts.serves(*id), Reverse(*ordinal)));
         let mut refused = None;
         for &&(id, _) in &excess {
-            match against_leaving(self.members, &serving, id) {
+            match self.against_leaving(id) {
                 None => return Some(self.remove(id)),
                 Some(refusal) => refused = refused.or(Some(refusal)),
             }
         }
-        let mut sick = voters.iter().filter(|(id, ordinal)| ordinal.0 < self.size && !serving.contains(id));
-        match sick.find(|(id, _)| against_leaving(self.members, &serving, *id).is_none()) {
-            Some(&(member, _)) if self.has_been_silent(member, SILENCE_SECONDS) => Some(self.remove(member)),
+        let mut down = voters.iter().filter(|(id, ordinal)| ordinal.0 < self.size && !self.facts.serves(*id));
+        match down.find(|(id, _)| self.against_leaving(*id).is_none()) {
+            Some(&(member, _)) if self.facts.is_silent_for(member, SILENCE_SECONDS) => {
+                Some(self.remove(member))
+            }
             Some(&(member, ordinal)) => Some(Plan::wait(WaitingOn::Recovery { ordinal, member })),
             None => refused.map(Plan::refuse),
         }
     }
 
-    fn has_been_silent(&self, member: MemberId, seconds: i64) -> bool {
-        let since = self.seen.etcd.silent_since.get(&member);
-        since.is_some_and(|since| self.seen.now.as_second() - since.as_second() >= seconds)
-    }
-
-    /// The lowest ordinal that is missing and whose pod can be found by others; one that cannot start stalls
-    /// only itself.
+    /// The lowest ordinal that is missing and whose pod can join; a pod that cannot start delays only itself.
     fn scale_out(&self) -> Opinion {
         Opinion::holding(Hold::Everything, self.next_to_join())
     }
 
     fn next_to_join(&self) -> Option<Plan> {
-        let mut waiting: Vec<WaitingOn> = self
-            .members
-            .learners()
-            .filter_map(|(id, learner)| self.catching_up(id, learner.ordinal?, learner))
-            .collect();
+        let learners = self.members.learners();
+        let mut waiting: Vec<WaitingOn> =
+            learners.filter_map(|(id, learner)| self.awaited(id, learner.ordinal?)).collect();
         let mut ready = None;
         for ordinal in Ordinal::below(self.size).filter(|&ordinal| self.members.at(ordinal).is_none()) {
-            match PodCause::against_joining(self.seen, ordinal) {
-                None => ready = ready.or(Some(ordinal)),
-                Some(cause) => waiting.push(WaitingOn::Pod { ordinal, cause }),
+            let state = self.facts.pod(ordinal).clone();
+            if state == PodState::Joinable {
+                ready = ready.or(Some(ordinal));
+            } else {
+                waiting.push(WaitingOn::Pod { ordinal, state });
             }
         }
         let waiting = Plan { waiting, ..Plan::default() };
@@ -196,36 +153,31 @@ impl Step<'_> {
         }
     }
 
-    /// etcd refuses a new member that could cost the quorum, and the learner would be a voter soon.
+    /// etcd rejects a new member that could cost the quorum, and the learner would be a voter soon.
     fn too_few_to_add(&self) -> Option<WaitingOn> {
-        let voters = self.members.voters().count();
-        let serving = self.seen.serving();
-        let serving = self.members.voters().filter(|(id, _)| serving.contains(id)).count();
+        let (voters, serving) = (self.members.voters().count(), self.facts.serving().count());
         let needed = quorum(voters + 1);
         (voters > 1 && serving < needed).then_some(WaitingOn::Voters { serving, needed })
     }
 
-    /// A learner whose pod cannot start any more gives its place to one whose pod waits.
+    /// A learner whose pod cannot start is removed for one whose pod waits.
     fn make_room(&self) -> Option<Plan> {
-        let stuck = |ordinal| {
-            self.seen.pods.get(&ordinal).is_some_and(|pod| matches!(pod.etcd, Process::CannotStart(_)))
-        };
+        let is_blocked = |ordinal| matches!(self.facts.pod(ordinal), PodState::Blocked(_));
         let mut unstarted =
             self.members.learners().filter(|(_, learner)| learner.start == MemberProgress::Added);
-        unstarted.find(|(_, learner)| learner.ordinal.is_some_and(stuck)).map(|(id, _)| self.remove(id))
+        unstarted.find(|(_, learner)| learner.ordinal.is_some_and(is_blocked)).map(|(id, _)| self.remove(id))
     }
 
     /// Each member applies an addition by its own limit, so all that run must have the same.
     fn all_accept_two_learners(&self) -> bool {
         let mut started =
             self.members.list.iter().filter(|(_, member)| member.start != MemberProgress::Added);
-        started.all(|(&id, _)| self.seen.answer_of(id).is_some_and(Answer::accepts_two_learners))
+        started.all(|(&id, _)| self.facts.answer_of(id).is_some_and(Answer::accepts_two_learners))
     }
 
     /// Removes a member; if it leads, leadership moves first to the lowest voter that stays and serves.
     fn remove(&self, id: MemberId) -> Plan {
-        let serving = self.seen.serving();
-        if let Some(refusal) = against_leaving(self.members, &serving, id) {
+        if let Some(refusal) = self.against_leaving(id) {
             return Plan::refuse(refusal);
         }
         let Some(leader) = self.members.leader else {
@@ -234,11 +186,27 @@ impl Step<'_> {
         if leader != id {
             return Plan::act(Action::RemoveMember { member: id, cluster: self.cluster() });
         }
-        let heirs = self.members.voters().filter(|(heir, _)| *heir != id && serving.contains(heir));
-        let lowest = heirs.filter_map(|(heir, voter)| Some((voter.ordinal?, heir))).min();
-        match lowest {
-            Some((_, to)) => Plan::act(Action::MoveLeader { from: id, to, cluster: self.cluster() }),
+        match self.facts.serving().find(|successor| *successor != id) {
+            Some(to) => Plan::act(Action::MoveLeader { from: id, to, cluster: self.cluster() }),
             None => Plan::refuse(Refusal::NoSuccessor { leader: id }),
         }
+    }
+
+    /// Why this member cannot be removed now, if so.
+    fn against_leaving(&self, member: MemberId) -> Option<Refusal> {
+        if self.members.list.get(&member).is_some_and(|member| member.learner) {
+            return None;
+        }
+        let staying = self.members.voters().filter(|(id, _)| *id != member).count();
+        if staying == 0 {
+            return Some(Refusal::LastVoter { member });
+        }
+        let serving_after = self.facts.serving().filter(|id| *id != member).count();
+        let quorum_after = quorum(staying);
+        (serving_after < quorum_after).then_some(Refusal::QuorumWouldBeLost {
+            member,
+            serving_after,
+            quorum_after,
+        })
     }
 }

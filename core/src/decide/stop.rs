@@ -1,44 +1,41 @@
-//! Size 0: scaled in to one member, which is then stopped. Its volume, or all, or none stay, as was asked for.
+//! Size 0: the cluster is scaled in to one member, which is then stopped. Its volume stays, or all do, or none.
 
-use super::{Goal, OnStop, Unusable, delete_claims, membership, our_members, pods_gone, set_replicas};
+use super::{Goal, OnStop, delete_claims, membership, our_members, pods_gone, set_replicas};
+use crate::assess::Assessment;
 use crate::observed::{MemberId, Members, Observed, Ordinal};
 use crate::plan::{Action, Plan, Refusal, WaitingOn};
 
-pub fn plan(goal: &Goal, seen: &Observed) -> Plan {
+pub fn plan(goal: &Goal, facts: &Assessment<'_>) -> Plan {
+    let seen = facts.seen;
     // Between the two, the StatefulSet's controller has not read yet that no pod is wanted.
     if seen.replicas() == 0 && (seen.pods.values().all(|pod| pod.terminating) || is_stopped(goal, seen)) {
         return stopped(goal, seen);
     }
-    let members = match our_members(seen) {
+    let unproven = |cause| membership::keep_pods(seen).then(Plan::refuse(Refusal::StopNeedsQuorum { cause }));
+    let members = match our_members(facts, unproven) {
         Ok(members) => members,
-        Err(Unusable::Unknown(cause)) => {
-            let pods = membership::keep_pods(seen);
-            return pods.then(Plan::refuse(Refusal::StopNeedsQuorum { cause }));
-        }
-        Err(Unusable::Foreign(refusal)) => return Plan::refuse(refusal),
+        Err(plan) => return plan,
     };
     let before = match goal.on_stop {
         OnStop::RetainAll => return stop_all(seen, members),
-        OnStop::Retain => against_differing_data(seen, members).unwrap_or_else(|| membership::plan(1, seen)),
-        OnStop::Delete => membership::plan(1, seen),
+        OnStop::Retain => against_differing_data(facts).unwrap_or_else(|| membership::plan(1, facts)),
+        OnStop::Delete => membership::plan(1, facts),
     };
     if before.is_settled() { set_replicas(seen, 0) } else { before }
 }
 
-/// Every volume that stays is a member's, and says so. Others go with their pods: while a pod is there, a new one would
-/// take the place of its volume.
+/// Every volume that stays is a member's, and has its label. The others are deleted when their pods are: until then, the
+/// StatefulSet would create new ones.
 fn stop_all(seen: &Observed, members: &Members) -> Plan {
-    let nobodys = delete_claims(seen, |ordinal| members.at(ordinal).is_none());
-    let before = membership::labels(seen, members).then(nobodys);
+    let unused = delete_claims(seen, |ordinal| members.at(ordinal).is_none());
+    let before = membership::labels(seen, members).then(unused);
     if before.actions.is_empty() { set_replicas(seen, 0).then(before) } else { before }
 }
 
-/// All but one copy of the data is about to go, so they must be copies of one another.
-fn against_differing_data(seen: &Observed, members: &Members) -> Option<Plan> {
-    let serving = seen.serving();
-    let voters: Vec<MemberId> =
-        members.voters().map(|(id, _)| id).filter(|id| serving.contains(id)).collect();
-    let hash = |id: &MemberId| seen.answer_of(*id).and_then(|answer| answer.hash);
+/// All copies of the data but one are about to be deleted, so they must be equal.
+fn against_differing_data(facts: &Assessment<'_>) -> Option<Plan> {
+    let voters: Vec<MemberId> = facts.serving().collect();
+    let hash = |id: &MemberId| facts.answer_of(*id).and_then(|answer| answer.hash);
     let missing: Vec<MemberId> = voters.iter().copied().filter(|id| hash(id).is_none()).collect();
     let first = voters.first()?;
     match voters.len() {
@@ -49,8 +46,8 @@ fn against_differing_data(seen: &Observed, members: &Members) -> Option<Plan> {
     }
 }
 
-/// No pod is wanted any more, and exactly the volumes stay that were promised. If there are others, it was not we who
-/// stopped the cluster: it is brought back, to be stopped properly.
+/// No pod is wanted any more, and exactly the volumes stay that the policy names. If there are others, the operator did not
+/// stop the cluster: its pods are created again, to stop it properly.
 fn stopped(goal: &Goal, seen: &Observed) -> Plan {
     if let Some(order) = &seen.order {
         return Plan::act(Action::DeleteOrder { uid: order.uid.clone() });
@@ -66,7 +63,7 @@ fn stopped(goal: &Goal, seen: &Observed) -> Plan {
     }
 }
 
-/// Whether the volumes are those of a cluster that we stopped.
+/// Whether the volumes are those of a cluster that the operator stopped.
 fn is_stopped(goal: &Goal, seen: &Observed) -> bool {
     match goal.on_stop {
         OnStop::Retain | OnStop::Delete => seen.claims.keys().all(|&ordinal| ordinal == Ordinal(0)),

@@ -10,7 +10,7 @@ impl WaitingOn {
             Self::Formation { .. } => reason::BOOTSTRAPPING,
             Self::Quorum { .. } => reason::MEMBERS_UNREACHABLE,
             Self::Leader => reason::NO_LEADER,
-            Self::Pod { cause, .. } => cause.reason(),
+            Self::Pod { state, .. } => state.reason(),
             Self::CatchUp { .. } => reason::CATCHING_UP,
             Self::Start { .. } => reason::MEMBER_STARTING,
             Self::Voters { .. } => reason::TOO_FEW_VOTERS,

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::{Action, Plan, Refusal, WaitingOn};
 use crate::names::{ADOPT_ANNOTATION, Names};
-use crate::observed::{MemberId, Observed, Ordinal, Unanswered};
+use crate::observed::{MemberId, Observed, Ordinal};
 
 /// One line for each thing that is done, awaited or refused.
 impl fmt::Display for Plan {
@@ -79,9 +79,9 @@ impl Terms<'_> {
             WaitingOn::Formation { missing } => {
                 format!("the cluster to bootstrap; etcd not started yet in: {}", self.pods(missing))
             }
-            WaitingOn::Quorum { cause } => format!("a quorum to respond: {}", unanswered(cause)),
+            WaitingOn::Quorum { cause } => format!("a quorum to respond: {cause}"),
             WaitingOn::Leader => "a leader to be elected".into(),
-            WaitingOn::Pod { ordinal, cause } => format!("{}: {}", self.pod(*ordinal), cause.text()),
+            WaitingOn::Pod { ordinal, state } => format!("{}: {}", self.pod(*ordinal), state.text()),
             WaitingOn::CatchUp { ordinal, behind: Some(behind) } => {
                 format!("learner {} to catch up: {}", self.bare(*ordinal), self.behind(*behind))
             }
@@ -148,8 +148,7 @@ impl Terms<'_> {
                 "no volume of this cluster holds data any more: restore a backup into a new cluster".into()
             }
             Refusal::StopNeedsQuorum { cause } => format!(
-                "stopping needs a quorum, to keep the newest data ({}): restore members, or delete the cluster",
-                unanswered(cause)
+                "stopping needs a quorum, to keep the newest data ({cause}): restore members, or delete the cluster"
             ),
             Refusal::NoSuccessor { leader } => format!(
                 "no other voter serves, so leadership cannot move from member {}: restore another member first",
@@ -218,16 +217,6 @@ impl Terms<'_> {
 
     fn members(self, members: &[MemberId]) -> String {
         list(members, |&id| self.member(id))
-    }
-}
-
-/// Why a quorum did not respond.
-fn unanswered(cause: &Unanswered) -> String {
-    match cause {
-        Unanswered::Unreachable(error) => error.clone(),
-        Unanswered::AgentWaiting(what) => format!("etcd not started, its agent waits for {what}"),
-        Unanswered::NoMember => "no member responds".into(),
-        Unanswered::NoLinearizableRead => "no member serves linearizable reads".into(),
     }
 }
 

@@ -7,8 +7,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::elapsed;
+use crate::assess::assess;
 use crate::observe::{Pods, Reply};
-use crate::observed::{MemberId, Observed, Ordinal, Seen};
+use crate::observed::{MemberId, Observed, Ordinal};
 
 /// Cluster DNS learns of a pod when we do, and serves its name a little later. A client that asks before learns that there
 /// is no such name, which caches repeat for half a minute; and as soon as a member is added, the others ask for it.
@@ -95,13 +96,13 @@ impl Memory {
     /// Remembers which members have become silent, and forgets those that respond. A learner serves no reads, so it only
     /// has to respond.
     pub fn note_silence(&mut self, seen: &mut Observed) {
-        if let Seen::Known(members) = &seen.etcd.members {
-            let serving = seen.serving();
-            let speaks = |id: &MemberId, learner: bool| match learner {
-                true => seen.answer_of(*id).is_some(),
-                false => serving.contains(id),
+        let facts = assess(seen);
+        if let Some(members) = facts.listed() {
+            let speaks = |id: MemberId, learner: bool| match learner {
+                true => facts.answer_of(id).is_some(),
+                false => facts.serves(id),
             };
-            let silent = members.list.iter().filter(|(id, member)| !speaks(id, member.learner));
+            let silent = members.list.iter().filter(|(id, member)| !speaks(**id, member.learner));
             self.silent =
                 silent.map(|(&id, _)| (id, earliest(self.silent.get(&id).copied(), seen.now))).collect();
         }

@@ -1,15 +1,15 @@
 //! What blocks the operator or the clients of a cluster, in words.
 
 use super::conditions::{Value, find};
-use super::view::{Quorum, START_SECONDS, View};
+use super::view::{START_SECONDS, Service, View};
+use crate::assess::PodState;
 use crate::names::{condition, reason};
-use crate::observed::{MemberId, Ordinal, Process};
-use crate::plan::PodCause;
+use crate::observed::{MemberId, Ordinal};
 use crate::quorum::quorum;
 use crate::validate::Problem;
 
 impl View<'_> {
-    /// Why nothing more happens until somebody changes something, if so.
+    /// Why nothing more happens until a user or program changes something, if so.
     pub fn stall(&self) -> Option<(&'static str, String)> {
         match self.basis.spec {
             _ if self.seen().cluster.deleting => None,
@@ -25,17 +25,17 @@ impl View<'_> {
             let texts: Vec<_> = refusals.iter().map(|refusal| self.terms().refused(refusal)).collect();
             return Some((first.reason(), texts.join("; ")));
         }
-        match self.quorum {
-            Quorum::Lost { .. } => Some((reason::QUORUM_LOST, self.without_quorum())),
-            Quorum::Unclear { long: true } => Some((reason::MEMBERS_UNREACHABLE, self.without_quorum())),
-            Quorum::NotYet => self.cannot_form(),
-            Quorum::Unclear { long: false } | Quorum::Serves | Quorum::Stopped => None,
+        match self.service {
+            Service::Lost { .. } => Some((reason::QUORUM_LOST, self.without_quorum())),
+            Service::Unproven { long: true } => Some((reason::MEMBERS_UNREACHABLE, self.without_quorum())),
+            Service::NotBootstrapped => self.cannot_form(),
+            Service::Unproven { long: false } | Service::Available | Service::Stopped => None,
         }
     }
 
     /// Each alarm, the member that raised it and the way out, if there are any.
     pub fn alarms(&self) -> Option<String> {
-        let alarms = self.seen().alarms();
+        let alarms = self.facts.alarms();
         let described: Vec<_> = alarms
             .iter()
             .map(|alarm| format!("{} on {}", alarm.kind, self.known_name(alarm.member)))
@@ -47,11 +47,11 @@ impl View<'_> {
         (!alarms.is_empty()).then(|| format!("alarm {}; {way_out}", described.join(", ")))
     }
 
-    /// With its pod, also while no list of members can be had.
+    /// With its pod, also while no quorum lists the members.
     fn known_name(&self, id: MemberId) -> String {
         let mut before = self.before.members.iter();
         let name = before.find(|it| it.id == Some(id.to_string())).and_then(|it| it.name.clone());
-        match self.members() {
+        match self.facts.listed() {
             Some(_) => self.terms().member(id),
             None => name.map_or_else(|| id.to_string(), |name| format!("{name} ({id})")),
         }
@@ -59,16 +59,16 @@ impl View<'_> {
 
     /// What is known of a quorum that does not serve.
     pub fn without_quorum(&self) -> String {
-        let what = match self.quorum {
-            Quorum::Lost { able, voters } if able < quorum(voters) => format!(
+        let what = match self.service {
+            Service::Lost { able, voters } if able < quorum(voters) => format!(
                 "{able} of {voters} voting members can serve and quorum needs {}: the operator makes no changes until \
                  members return",
                 quorum(voters)
             ),
-            Quorum::Lost { .. } => {
+            Service::Lost { .. } => {
                 "members respond but cannot elect a leader: check the network on port 2380".into()
             }
-            Quorum::NotYet | Quorum::Stopped | Quorum::Serves | Quorum::Unclear { .. } => {
+            Service::NotBootstrapped | Service::Stopped | Service::Available | Service::Unproven { .. } => {
                 "no member serves linearizable reads: members are down or unreachable from the operator"
                     .into()
             }
@@ -80,17 +80,18 @@ impl View<'_> {
         std::iter::once(what).chain(self.alarms()).chain(down).collect::<Vec<_>>().join("; ")
     }
 
-    /// Why the etcd of this pod certainly does not run, if so.
+    /// Why etcd does not run in this pod, if so.
     pub fn why_down(&self, ordinal: Ordinal) -> Option<String> {
-        let cause = PodCause::of(self.seen(), ordinal)?;
-        Some(format!("{}: {}", self.basis.names.pod(ordinal), cause.text()))
+        let state = self.facts.pod(ordinal);
+        (*state != PodState::Running).then(|| format!("{}: {}", self.basis.names.pod(ordinal), state.text()))
     }
 
     /// Wanted pods that cannot start as they are, or that the StatefulSet does not create.
     pub fn hopeless(&self) -> Vec<Ordinal> {
-        let hopeless = |ordinal: &Ordinal| match self.seen().pods.get(ordinal) {
-            Some(pod) => matches!(pod.etcd, Process::CannotStart(_) | Process::Failing(_)),
-            None => ordinal.0 < self.seen().replicas(),
+        let hopeless = |ordinal: &Ordinal| {
+            let state = self.facts.pod(*ordinal);
+            let missing = matches!(state, PodState::Missing | PodState::Rejected(_));
+            state.cannot_start() || missing && ordinal.0 < self.seen().replicas()
         };
         Ordinal::below(self.basis.goal.size).filter(hopeless).collect()
     }
@@ -104,8 +105,7 @@ impl View<'_> {
         if !long || hopeless.is_empty() || self.size() - hopeless.len() >= quorum(self.size()) {
             return None;
         }
-        let unexplained =
-            hopeless.iter().any(|&ordinal| PodCause::of(self.seen(), ordinal) == Some(PodCause::Missing));
+        let unexplained = hopeless.iter().any(|&ordinal| *self.facts.pod(ordinal) == PodState::Missing);
         let mut why: Vec<_> = hopeless.into_iter().filter_map(|ordinal| self.why_down(ordinal)).collect();
         why.extend(
             unexplained.then(|| format!("see kubectl describe statefulset {}", self.basis.names.cluster)),

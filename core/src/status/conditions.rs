@@ -1,4 +1,4 @@
-//! Conditions: what is said, since when, and about which generation of the spec.
+//! Conditions: a fact, since when it holds, and the generation of the spec that it is about.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -30,7 +30,7 @@ impl Value {
     }
 }
 
-/// In the order in which we write them: the API server may keep another.
+/// In the order in which we write them: the API server can keep another.
 pub(super) fn ours(conditions: &[Condition]) -> Vec<Condition> {
     condition::ALL.iter().flat_map(|type_| find(conditions, type_)).cloned().collect()
 }
@@ -39,7 +39,7 @@ pub(crate) fn find<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a C
     conditions.iter().find(|it| it.type_ == type_)
 }
 
-/// What the conditions were, to tell since when they are as they are.
+/// The conditions before: they have the times at which values changed.
 #[derive(Clone, Copy)]
 pub(super) struct History<'a> {
     pub before: &'a [Condition],

@@ -4,12 +4,12 @@ use super::Basis;
 use super::blocked::problems_of;
 use super::conditions::{Fact, Value};
 use super::trouble::{FailedWrite, Trouble};
-use super::view::{Quorum, View};
+use super::view::{Service, View};
 use crate::api::EtcdCluster;
 use crate::intent::Intent;
 use crate::names::{condition, reason};
 use crate::notices::{Kind, Notice, notices};
-use crate::observed::MemberId;
+use crate::observed::{MemberId, Members};
 use crate::plan::WaitingOn;
 use crate::quorum::quorum;
 
@@ -42,64 +42,60 @@ fn fact(type_: &'static str, value: Value, reason: &'static str, message: impl I
     Fact { type_, value, reason, message: message.into() }
 }
 
+type Finding = (Value, &'static str, String);
+
 fn ready(view: &View<'_>) -> Fact {
-    let ready = |value, reason, message: String| fact(condition::READY, value, reason, message);
-    let (serving, size) = (view.ready().len(), view.size());
-    if view.seen().cluster.deleting {
-        return ready(Value::False, reason::DELETING, BEING_DELETED.into());
-    }
-    if let Err(problems) = view.basis.spec {
-        return ready(Value::False, reason::INVALID_SPEC, problems_of(problems));
-    }
-    match view.quorum {
-        Quorum::Stopped if view.is_stopped() => match not_in_effect(view) {
-            Some((reason, message)) => ready(Value::False, reason, message),
-            None => ready(Value::True, reason::STOPPED, "stopped as specified: no member runs".into()),
-        },
-        Quorum::Serves if view.all_serve() => match not_in_effect(view) {
-            Some((reason, message)) => ready(Value::False, reason, message),
-            None => {
-                let message = format!("{serving} of {size} members are serving");
-                ready(Value::True, reason::ALL_MEMBERS_SERVING, message)
-            }
-        },
-        Quorum::Serves if view.is_as_wanted() => {
-            ready(Value::False, reason::MEMBERS_NOT_SERVING, not_serving(view))
+    let (serving, size) = (view.ready(), view.size());
+    let (value, reason, message) = match (view.basis.spec, &view.service) {
+        _ if view.seen().cluster.deleting => (Value::False, reason::DELETING, BEING_DELETED.into()),
+        (Err(problems), _) => (Value::False, reason::INVALID_SPEC, problems_of(problems)),
+        (_, Service::Stopped) if view.is_stopped() => {
+            in_effect(view, reason::STOPPED, "stopped as specified: no member runs".into())
         }
-        Quorum::Stopped | Quorum::Serves if size == 0 => {
-            let message = format!("stopping: {serving} members are still serving");
-            ready(Value::False, reason::STOPPING, message)
+        (_, Service::Available) if view.all_serve() => {
+            let message = format!("{serving} of {size} members are serving");
+            in_effect(view, reason::ALL_MEMBERS_SERVING, message)
         }
-        Quorum::Stopped | Quorum::Serves => {
+        (_, Service::Available) if view.is_as_wanted() => {
+            let down = down(view, |id| view.terms().member(id)).join(", ");
+            let message = format!("{serving} of {size} members are serving; not serving: {down}");
+            (Value::False, reason::MEMBERS_NOT_SERVING, message)
+        }
+        (_, Service::Stopped | Service::Available) if size == 0 => {
+            (Value::False, reason::STOPPING, format!("stopping: {serving} members are still serving"))
+        }
+        (_, Service::Stopped | Service::Available) => {
             let message = format!("{serving} voting members are serving, the spec asks for {size}");
-            ready(Value::False, reason::SCALING, message)
+            (Value::False, reason::SCALING, message)
         }
-        Quorum::NotYet => ready(Value::False, reason::NOT_BOOTSTRAPPED, NOT_BOOTSTRAPPED.into()),
-        Quorum::Lost { .. } | Quorum::Unclear { .. } if view.alarms().is_some() => {
-            ready(Value::False, reason::ALARM_ACTIVE, view.without_quorum())
+        (_, Service::NotBootstrapped | Service::Lost { .. } | Service::Unproven { .. }) => {
+            match view.alarms() {
+                Some(_) => (Value::False, reason::ALARM_ACTIVE, view.without_quorum()),
+                None => service(view),
+            }
         }
-        Quorum::Lost { .. } => ready(Value::False, reason::QUORUM_LOST, view.without_quorum()),
-        Quorum::Unclear { .. } => ready(Value::Unknown, reason::MEMBERS_UNREACHABLE, view.without_quorum()),
-    }
+    };
+    fact(condition::READY, value, reason, message)
 }
 
-/// What keeps a cluster whose members all serve from being what its spec asks for.
-fn not_in_effect(view: &View<'_>) -> Option<(&'static str, String)> {
+/// True, unless something keeps a cluster whose members all serve from being what its spec asks for.
+fn in_effect(view: &View<'_>, reason: &'static str, message: String) -> Finding {
     let Basis { failed_writes, not_rolled_out, .. } = *view.basis;
     if let Some(alarms) = view.alarms() {
-        return Some((reason::ALARM_ACTIVE, alarms));
+        return (Value::False, reason::ALARM_ACTIVE, alarms);
     }
     if !failed_writes.is_empty() {
-        return Some((reason::WRITE_FAILED, failures(failed_writes)));
+        return (Value::False, reason::WRITE_FAILED, failures(failed_writes));
     }
-    (!not_rolled_out.is_empty()).then(|| {
-        let message = format!(
-            "edits not in effect: {}; this version of the operator does not restart members, so all of them keep the \
-             previous values: revert the edit, or wait for a version that rolls it out",
-            not_rolled_out.join(", ")
-        );
-        (reason::NOT_ROLLED_OUT, message)
-    })
+    if not_rolled_out.is_empty() {
+        return (Value::True, reason, message);
+    }
+    let message = format!(
+        "edits not in effect: {}; this version of the operator does not restart members, so all of them keep the \
+         previous values: revert the edit, or wait for a version that rolls it out",
+        not_rolled_out.join(", ")
+    );
+    (Value::False, reason::NOT_ROLLED_OUT, message)
 }
 
 fn failures(writes: &[FailedWrite]) -> String {
@@ -107,37 +103,31 @@ fn failures(writes: &[FailedWrite]) -> String {
     format!("write failed, retrying: {}", writes.join("; "))
 }
 
-fn not_serving(view: &View<'_>) -> String {
-    format!(
-        "{} of {} members are serving; not serving: {}",
-        view.ready().len(),
-        view.size(),
-        down(view, |id| view.terms().member(id)).join(", ")
-    )
-}
-
 /// Each voter that does not serve.
 fn down(view: &View<'_>, name: impl Fn(MemberId) -> String) -> Vec<String> {
-    let ready = view.ready();
-    let voters = view.members().into_iter().flat_map(|members| members.voters());
-    voters.filter(|(id, _)| !ready.contains(id)).map(|(id, _)| name(id)).collect()
+    let voters = view.facts.listed().into_iter().flat_map(Members::voters);
+    voters.filter(|(id, _)| !view.facts.serves(*id)).map(|(id, _)| name(id)).collect()
+}
+
+/// Whether a quorum serves.
+fn service(view: &View<'_>) -> Finding {
+    match view.service {
+        Service::Available => (Value::True, reason::QUORUM_AVAILABLE, QUORUM_SERVES.into()),
+        _ if view.seen().cluster.deleting => (Value::False, reason::DELETING, BEING_DELETED.into()),
+        Service::NotBootstrapped => (Value::False, reason::NOT_BOOTSTRAPPED, NOT_BOOTSTRAPPED.into()),
+        Service::Stopped => (Value::False, reason::STOPPED, NO_MEMBER_WANTED.into()),
+        Service::Lost { .. } => (Value::False, reason::QUORUM_LOST, view.without_quorum()),
+        Service::Unproven { .. } => (Value::Unknown, reason::MEMBERS_UNREACHABLE, view.without_quorum()),
+    }
 }
 
 fn available(view: &View<'_>) -> Fact {
-    let (value, reason, message) = match view.quorum {
-        _ if view.seen().cluster.deleting && view.quorum != Quorum::Serves => {
-            (Value::False, reason::DELETING, BEING_DELETED.into())
-        }
-        Quorum::NotYet => (Value::False, reason::NOT_BOOTSTRAPPED, NOT_BOOTSTRAPPED.into()),
-        Quorum::Stopped => (Value::False, reason::STOPPED, NO_MEMBER_WANTED.into()),
-        Quorum::Serves | Quorum::Unclear { .. } | Quorum::Lost { .. } if view.alarms().is_some() => {
-            (Value::False, reason::ALARM_ACTIVE, view.alarms().unwrap_or_default())
-        }
-        Quorum::Serves => (Value::True, reason::QUORUM_AVAILABLE, QUORUM_SERVES.into()),
-        Quorum::Lost { .. } => (Value::False, reason::QUORUM_LOST, view.without_quorum()),
-        Quorum::Unclear { .. } => (Value::Unknown, reason::MEMBERS_UNREACHABLE, view.without_quorum()),
-    };
-    fact(condition::AVAILABLE, value, reason, message)
+    let (value, reason, message) = service(view);
+    let depends_on_etcd = [reason::QUORUM_AVAILABLE, reason::QUORUM_LOST, reason::MEMBERS_UNREACHABLE];
+    match view.alarms().filter(|_| depends_on_etcd.contains(&reason)) {
+        Some(alarms) => fact(condition::AVAILABLE, Value::False, reason::ALARM_ACTIVE, alarms),
+        None => fact(condition::AVAILABLE, value, reason, message),
+    }
 }
 
 /// Programs that watch progress read this one first, so it yields to what blocks the operator.
@@ -175,9 +165,8 @@ fn reconciling(view: &View<'_>) -> Fact {
 /// When the plan has nothing to do, something else can still be missing.
 fn at_rest(view: &View<'_>) -> (Value, &'static str, String) {
     let Basis { failed_writes, not_rolled_out, .. } = *view.basis;
-    let down = down(view, |id| match view.not_ready_since(id) {
-        Some(since) => format!("{} since {since:.0}", view.terms().member(id)),
-        None => view.terms().member(id),
+    let down = down(view, |id| {
+        format!("{} since {:.0}", view.terms().member(id), view.since(&id.to_string(), false).0)
     });
     if !down.is_empty() {
         let message = format!(
@@ -204,13 +193,11 @@ fn not_going_on(view: &View<'_>) -> Fact {
 }
 
 fn quorum_lost(view: &View<'_>) -> Fact {
-    let (value, reason, message) = match view.quorum {
-        Quorum::Serves => (Value::False, reason::QUORUM_AVAILABLE, "a quorum serves".into()),
-        _ if view.seen().cluster.deleting => (Value::False, reason::DELETING, BEING_DELETED.into()),
-        Quorum::NotYet => (Value::False, reason::NOT_BOOTSTRAPPED, NOT_BOOTSTRAPPED.into()),
-        Quorum::Stopped => (Value::False, reason::STOPPED, NO_MEMBER_WANTED.into()),
-        Quorum::Lost { .. } => (Value::True, reason::QUORUM_LOST, view.without_quorum()),
-        Quorum::Unclear { .. } => (Value::Unknown, reason::MEMBERS_UNREACHABLE, view.without_quorum()),
+    let (available, reason, message) = service(view);
+    let value = match available {
+        Value::Unknown => Value::Unknown,
+        Value::False if reason == reason::QUORUM_LOST => Value::True,
+        Value::True | Value::False => Value::False,
     };
     fact(condition::QUORUM_LOST, value, reason, message)
 }
@@ -230,22 +217,25 @@ fn write_failed(view: &View<'_>) -> Option<Fact> {
 /// notice gives its reason.
 fn noticed(mut notices: Vec<Notice>) -> Vec<Fact> {
     notices.sort_by_key(|notice| notice.kind);
-    let told = |type_, value, notices: &[&Notice]| {
+    let condition_of = |type_, value, notices: &[&Notice]| {
         let reason = notices.first()?.kind.reason();
         let messages: Vec<_> = notices.iter().map(|it| format!("{}: {}", it.field, it.message)).collect();
         Some(fact(type_, value, reason, messages.join("; ")))
     };
     let (tls, rest): (Vec<_>, Vec<_>) =
         notices.iter().partition(|it: &&Notice| it.kind == Kind::TlsNotInEffect);
-    [told(condition::TLS_READY, Value::False, &tls), told(condition::SPEC_WARNING, Value::True, &rest)]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        condition_of(condition::TLS_READY, Value::False, &tls),
+        condition_of(condition::SPEC_WARNING, Value::True, &rest),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// Quorum needs every one of one or two members, so the budget blocks every eviction.
 fn drains_blocked(view: &View<'_>, intent: &Intent) -> Option<Fact> {
-    let voters = view.members().map_or(0, |members| members.voters().count());
+    let voters = view.facts.listed().map_or(0, |members| members.voters().count());
     let members = voters.max(view.size());
     let none_to_spare = members > 0 && quorum(members) == members;
     (intent.disruption_budget && none_to_spare).then(|| {

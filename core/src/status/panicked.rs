@@ -12,7 +12,7 @@ use crate::names::{condition, reason};
 const LONGEST_MESSAGE: usize = 700;
 
 /// What to write and report, or nothing if the status reports this panic already. What was known stays, and
-/// `observedAt` tells its age. What only an observation can confirm becomes Unknown.
+/// `observedAt` shows its age. What only an observation can confirm becomes Unknown.
 pub fn after_panic(
     cluster: &EtcdCluster,
     message: &str,

@@ -66,7 +66,7 @@ impl Trouble {
     }
 }
 
-/// A write that fails on its own, while everything else goes on. It is retried.
+/// A write that fails on its own, while everything else continues. It is retried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailedWrite {
     /// Such as `Service kv-client`.

@@ -1,15 +1,15 @@
-//! What one observation means: whether a quorum serves, and whether the members are those that are wanted.
-
-use std::collections::BTreeSet;
+//! What a status reports of one observation: the facts, what is wanted, and since when.
 
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::Basis;
 use super::conditions::{History, Value, find};
 use crate::api::{EtcdClusterStatus, MemberStatus, Phase, Role};
+use crate::assess::{Assessment, PodState, Quorum, assess};
 use crate::names::{condition, reason};
-use crate::observed::{MemberId, Members, Observed, Ordinal, Seen};
-use crate::plan::{Action, PodCause, Refusal, Terms, WaitingOn};
+use crate::observed::{Observed, Ordinal};
+use crate::plan::{Action, Terms, WaitingOn};
 use crate::quorum::quorum;
 use crate::version::Version;
 
@@ -21,20 +21,20 @@ pub(super) const START_SECONDS: i64 = 120;
 pub(super) struct View<'a> {
     pub basis: &'a Basis<'a>,
     pub before: &'a EtcdClusterStatus,
-    pub quorum: Quorum,
+    pub facts: Assessment<'a>,
+    pub service: Service,
     history: History<'a>,
 }
 
 /// Whether reads and writes work.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Quorum {
-    /// No cluster has formed yet.
-    NotYet,
+pub(super) enum Service {
+    NotBootstrapped,
     /// No member is meant to run.
     Stopped,
-    Serves,
+    Available,
     /// No member serves, and it is not known that none can. `long`: it takes longer than elections and restarts do.
-    Unclear {
+    Unproven {
         long: bool,
     },
     /// It is known that too few members can serve.
@@ -46,9 +46,9 @@ pub(super) enum Quorum {
 
 impl<'a> View<'a> {
     pub fn new(basis: &'a Basis<'a>, before: &'a EtcdClusterStatus, history: History<'a>) -> Self {
-        let quorum = Quorum::NotYet;
-        let mut view = Self { basis, before, quorum, history };
-        view.quorum = view.look_for_quorum();
+        let (facts, service) = (assess(basis.seen), Service::NotBootstrapped);
+        let mut view = Self { basis, before, facts, service, history };
+        view.service = view.service();
         view
     }
 
@@ -64,40 +64,30 @@ impl<'a> View<'a> {
         usize::from(self.basis.goal.size)
     }
 
-    /// What etcd lists, unless it is another cluster's list.
-    pub fn members(&self) -> Option<&'a Members> {
-        let members = self.seen().etcd.members.known()?;
-        self.seen().formed().is_none_or(|formed| formed == members.cluster).then_some(members)
-    }
-
-    /// Voters that have just served a linearizable read.
-    pub fn ready(&self) -> BTreeSet<MemberId> {
-        let Some(members) = self.members() else { return BTreeSet::new() };
-        let serving = self.seen().serving();
-        members.voters().map(|(id, _)| id).filter(|id| serving.contains(id)).collect()
+    /// How many voters serve.
+    pub fn ready(&self) -> usize {
+        self.facts.serving().count()
     }
 
     /// How many members exist, if that is known.
     pub fn member_count(&self) -> Option<i32> {
-        match self.quorum {
-            Quorum::NotYet | Quorum::Stopped => Some(0),
-            Quorum::Serves | Quorum::Unclear { .. } | Quorum::Lost { .. } => {
-                self.members().map(|members| i32::try_from(members.list.len()).unwrap_or(i32::MAX))
+        match self.service {
+            Service::NotBootstrapped | Service::Stopped => Some(0),
+            Service::Available | Service::Unproven { .. } | Service::Lost { .. } => {
+                self.facts.listed().map(|members| i32::try_from(members.list.len()).unwrap_or(i32::MAX))
             }
         }
     }
 
     /// Of the members that respond.
     pub fn lowest_version(&self) -> Option<Version> {
-        let ours = self.seen().formed();
-        let answers = self.seen().etcd.answers.values().filter_map(Seen::known);
-        answers.filter(|answer| Some(answer.cluster) == ours).filter_map(|answer| answer.version).min()
+        self.facts.answers().filter_map(|answer| answer.version).min()
     }
 
     /// Exactly the wanted members are there as voters, as far as is known, whether they serve or not.
     pub fn is_as_wanted(&self) -> bool {
         let size = self.basis.goal.size;
-        let members_are = match self.members() {
+        let members_are = match self.facts.listed() {
             Some(members) => {
                 let wanted =
                     |ordinal: Ordinal| members.at(ordinal).is_some_and(|(_, member)| !member.learner);
@@ -109,7 +99,7 @@ impl<'a> View<'a> {
     }
 
     pub fn all_serve(&self) -> bool {
-        self.is_as_wanted() && self.ready().len() == self.size()
+        self.is_as_wanted() && self.ready() == self.size()
     }
 
     /// Whether something is changed or awaited, beyond bookkeeping.
@@ -137,7 +127,7 @@ impl<'a> View<'a> {
                     | Action::SetReplicas { .. }
             )
         };
-        self.quorum == Quorum::NotYet && self.basis.plan.actions.iter().all(prepares)
+        self.service == Service::NotBootstrapped && self.basis.plan.actions.iter().all(prepares)
     }
 
     pub fn phase(&self) -> Phase {
@@ -146,8 +136,8 @@ impl<'a> View<'a> {
                 && self.basis.plan.waiting.iter().all(|it| {
                     matches!(it, WaitingOn::Quorum { .. } | WaitingOn::Leader | WaitingOn::Unpause)
                 });
-        let creating = self.quorum == Quorum::NotYet || self.seen().order.is_some();
-        let cannot_begin = self.basis.spec.is_err() && self.quorum == Quorum::NotYet;
+        let creating = self.service == Service::NotBootstrapped || self.seen().order.is_some();
+        let cannot_begin = self.basis.spec.is_err() && self.service == Service::NotBootstrapped;
         if self.seen().cluster.deleting {
             Phase::Deleting
         } else if self.is_stopped() {
@@ -164,18 +154,17 @@ impl<'a> View<'a> {
     }
 
     pub fn is_stopped(&self) -> bool {
-        self.quorum == Quorum::Stopped && self.seen().pods.is_empty() && !self.is_under_way()
+        self.service == Service::Stopped && self.seen().pods.is_empty() && !self.is_under_way()
     }
 
-    /// Since when a member has not served, if that is recorded.
-    pub fn not_ready_since(&self, id: MemberId) -> Option<Timestamp> {
-        let id = id.to_string();
-        let mut known = self.before.members.iter();
-        let member = known.find(|it| it.id.as_ref() == Some(&id) && !it.ready);
-        member.map_or(Some(self.seen().now), |it| it.last_transition_time.as_ref().map(|time| time.0))
+    /// When `ready` of this member took the value that it has.
+    pub fn since(&self, id: &str, ready: bool) -> Time {
+        let mut before = self.before.members.iter();
+        let member = before.find(|it| it.id.as_deref() == Some(id) && it.ready == ready);
+        member.and_then(|it| it.last_transition_time.clone()).unwrap_or(Time(self.seen().now))
     }
 
-    /// Those of the last status; which pods they belong to is told by their names.
+    /// Those of the last status, and the pods that their names belong to.
     pub fn last_known_voters(&self) -> impl Iterator<Item = (&'a MemberStatus, Option<Ordinal>)> {
         let listed =
             self.before.members.iter().filter(|it| it.id.is_some() && it.role != Some(Role::Learner));
@@ -183,31 +172,33 @@ impl<'a> View<'a> {
         listed.map(|it| (it, it.name.as_deref().and_then(|name| names.ordinal_of_pod(name))))
     }
 
-    fn look_for_quorum(&self) -> Quorum {
-        let seen = self.seen();
-        let formed = seen.formed().is_some() || seen.claims_tell_of_members();
-        // While the spec is invalid, a cluster without pods may as well be one that never bootstrapped.
-        if self.size() == 0 && seen.replicas() == 0 && (formed || self.basis.spec.is_ok()) {
-            return Quorum::Stopped;
+    fn service(&self) -> Service {
+        let stopped = self.size() == 0 && self.seen().replicas() == 0;
+        match self.facts.quorum {
+            // While the spec is invalid, a cluster without pods might be one that never bootstrapped.
+            Quorum::NotBootstrapped if stopped && self.basis.spec.is_ok() => Service::Stopped,
+            Quorum::NotBootstrapped => Service::NotBootstrapped,
+            Quorum::Held(_) | Quorum::OtherCluster { .. } | Quorum::Unproven(_) if stopped => {
+                Service::Stopped
+            }
+            Quorum::Held(_) => Service::Available,
+            Quorum::OtherCluster { .. } | Quorum::Unproven(_) => self.without_service(),
         }
-        if !formed {
-            return Quorum::NotYet;
-        }
-        if self.members().is_some() {
-            return Quorum::Serves;
-        }
+    }
+
+    fn without_service(&self) -> Service {
         let voters: Vec<_> = self.last_known_voters().map(|(_, ordinal)| ordinal).collect();
-        let able = voters.iter().flatten().filter(|ordinal| PodCause::of(seen, **ordinal).is_none()).count();
+        let runs = |ordinal: &&Ordinal| *self.facts.pod(**ordinal) == PodState::Running;
+        let able = voters.iter().flatten().filter(runs).count();
         // Lost data does not return with patience.
-        let long = self.basis.plan.refusals.contains(&Refusal::DataLost)
+        let long = self.facts.data_lost
             || self.was_without_quorum()
             || self.was(condition::AVAILABLE, Value::Unknown, patience(&voters));
-        let mut answers = seen.etcd.answers.values().filter_map(Seen::known);
-        let answers_alone = answers.any(|it| Some(it.cluster) == seen.formed() && !it.linearizable);
-        if long && !voters.is_empty() && (able < quorum(voters.len()) || answers_alone) {
-            return Quorum::Lost { able, voters: voters.len() };
+        let cannot_elect = self.facts.answers().any(|answer| !answer.linearizable);
+        if long && !voters.is_empty() && (able < quorum(voters.len()) || cannot_elect) {
+            return Service::Lost { able, voters: voters.len() };
         }
-        Quorum::Unclear { long }
+        Service::Unproven { long }
     }
 
     /// Once it is reported, it stays reported until a quorum serves, however little is known in between.
@@ -226,7 +217,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// A cluster whose members are not known is one that starts after a stop.
+/// A cluster without known members starts after a stop.
 fn patience(voters: &[Option<Ordinal>]) -> i64 {
     if voters.is_empty() { START_SECONDS } else { PATIENCE_SECONDS }
 }

@@ -8,6 +8,7 @@ use etcd_operator_core::observed::{
     Alarm, Answer, Blocked, Claim, Cluster, ClusterId, Etcd, Exit, Formed, Member, MemberId, Members,
     Observed, Order, Ordinal, Pod, Process, Seen, Set, Unanswered,
 };
+use etcd_operator_core::snapshot::Snapshot;
 use etcd_operator_core::version::Version;
 use jiff::Timestamp;
 
@@ -21,6 +22,11 @@ pub fn read(description: &str) -> Result<(Goal, Observed)> {
         Goal { size: 3, paused: false, on_stop: OnStop::Retain, on_delete: OnDelete::Retain, adopts: None };
     let mut seen = nothing();
     for line in description.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        if let Some(logged) = line.strip_prefix("observation ") {
+            let logged: Snapshot = serde_json::from_str(logged).map_err(|problem| problem.to_string())?;
+            (goal, seen) = (logged.goal, logged.observed);
+            continue;
+        }
         let words: Vec<&str> = line.split_whitespace().collect();
         understand(&words, &mut goal, &mut seen).map_err(|problem| format!("{problem}, in: {line}"))?;
     }
@@ -236,6 +242,7 @@ fn read_member(id: MemberId, words: &[&str], seen: &mut Observed) -> Result<()> 
             ("added", "") => (member.start, silent) = (MemberProgress::Added, true),
             ("listed", "") => (member.start, silent) = (MemberProgress::Listed, true),
             ("silent", "") => silent = true,
+            ("serving", "") => silent = false,
             ("leaderless", "") => (answer.linearizable, answer.leader) = (false, None),
             ("silent-since", seconds) => {
                 silent = true;

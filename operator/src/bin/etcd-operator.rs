@@ -1,16 +1,18 @@
-//! Runs the operator, or prints the CustomResourceDefinitions and their reference.
+//! Runs the operator, replays observations of it, or prints the CustomResourceDefinitions and their reference.
 
 use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::{Args, Parser, Subcommand};
 use etcd_operator::controller::{self, Settings};
 use etcd_operator::lease::{self, Election};
 use etcd_operator::reach::Reach;
 use etcd_operator::supervisor::PlantedPanic;
 use etcd_operator::{api_reference, client, crds, http, place, telemetry};
+use etcd_operator_core::snapshot::Snapshot;
 use futures::FutureExt;
 use kube::{Client, Config};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -29,6 +31,11 @@ enum Command {
     ApiReference,
     /// Print the CustomResourceDefinitions as YAML
     Crds,
+    /// Print what observations in the operator's log mean, and the plan for each
+    Replay {
+        /// The log or a part of it, or `-` for standard input
+        file: PathBuf,
+    },
     /// Run the operator
     Run(Run),
 }
@@ -72,6 +79,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::ApiReference => print(&api_reference::markdown()),
         Command::Crds => crds::yaml().map_err(Into::into).and_then(|yaml| print(&yaml)),
+        Command::Replay { file } => replay(&file).and_then(|text| print(&text)),
         Command::Run(options) => run(options),
     };
     match result {
@@ -81,6 +89,36 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// What each observation in the file means. Other lines of the log are skipped.
+fn replay(file: &Path) -> Result<String> {
+    let log = match file.as_os_str() == "-" {
+        true => std::io::read_to_string(std::io::stdin()),
+        false => std::fs::read_to_string(file),
+    };
+    let log = log.with_context(|| format!("cannot read {}", file.display()))?;
+    let mut replayed = Vec::new();
+    for line in serde_json::Deserializer::from_str(&log).into_iter::<serde_json::Value>() {
+        let line =
+            line.with_context(|| format!("{} is not the JSON that the operator logs", file.display()))?;
+        let Some(snapshot) = line["snapshot"].as_str() else { continue };
+        let snapshot: Snapshot = serde_json::from_str(snapshot).with_context(|| {
+            let nth = replayed.len() + 1;
+            format!(
+                "cannot read observation {nth} of {}: another version might have logged it",
+                file.display()
+            )
+        })?;
+        let object = line["object"].as_str().unwrap_or_default();
+        replayed.push(format!("{object} at {}\n{snapshot}", snapshot.observed.now));
+    }
+    ensure!(
+        !replayed.is_empty(),
+        "{} has no observation: the operator logs them with --log=info,etcd_operator::observation=debug",
+        file.display()
+    );
+    Ok(replayed.join("\n"))
 }
 
 fn print(text: &str) -> Result<()> {

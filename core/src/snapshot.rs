@@ -1,0 +1,29 @@
+//! An observation with its goal, as the operator logs it on request: what followed from it can be seen again at any time.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::assess::assess;
+use crate::decide::{Goal, decide};
+use crate::observed::Observed;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Snapshot {
+    pub goal: Goal,
+    pub observed: Observed,
+}
+
+/// The goal, the facts and the plan.
+impl fmt::Display for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Goal { size, paused, on_stop, on_delete, adopts } = &self.goal;
+        write!(f, "goal: size {size}, on stop {on_stop:?}, on delete {on_delete:?}")?;
+        f.write_str(if *paused { ", paused" } else { "" })?;
+        adopts.iter().try_for_each(|uid| write!(f, ", adopts the volumes of {uid}"))?;
+        f.write_str(if self.observed.cluster.deleting { ", being deleted\n" } else { "\n" })?;
+        assess(&self.observed).fmt(f)?;
+        let plan = decide(&self.goal, &self.observed);
+        if plan.is_settled() { writeln!(f, "nothing to do") } else { plan.fmt(f) }
+    }
+}
