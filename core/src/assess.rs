@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::member::{MAX_SIZE, MemberProgress};
 use crate::observed::{
-    Alarm, Answer, ClusterId, MemberId, Members, Observed, Ordinal, Process, Seen, Unanswered,
+    Alarm, Answer, ClusterId, MemberId, Members, Observed, Ordinal, Pod, Process, Seen, Unanswered,
 };
 pub use member::{Loss, MemberState};
 pub use pod::PodState;
@@ -146,10 +146,13 @@ impl<'a> Assessment<'a> {
     /// started on an outdated member list and fails forever, or of one that waits forever for a cluster of its own.
     pub fn has_stale_volume(&self, ordinal: Ordinal) -> bool {
         let Some((claim, members)) = self.seen.claims.get(&ordinal).zip(self.listed()) else { return false };
-        let fails = |pod: &crate::observed::Pod| matches!(pod.etcd, Process::Failing(_));
+        let fails = |pod: &Pod| matches!(pod.etcd, Process::Failing(_));
         match members.at(ordinal) {
+            // A member that responds uses its volume.
             Some((id, member)) => {
-                member.start == MemberProgress::Added && claim.member.is_some_and(|holder| holder != id)
+                member.start == MemberProgress::Added
+                    && self.answer_of(id).is_none()
+                    && claim.member.is_some_and(|holder| holder != id)
             }
             None => {
                 claim.member.is_some()

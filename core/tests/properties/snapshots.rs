@@ -116,7 +116,25 @@ pub fn anything() -> impl Strategy<Value = (Goal, Observed)> {
         (seen.set, seen.order) = (None, None);
         (goal, seen)
     });
-    prop_oneof![6 => anywhere(), 1 => at_the_beginning]
+    prop_oneof![6 => anywhere(), 1 => at_the_beginning, 3 => almost_settled()]
+}
+
+/// Settled, but for one member.
+fn almost_settled() -> impl Strategy<Value = (Goal, Observed)> {
+    (settled(), 0..9_usize, slot()).prop_map(|((goal, mut seen), ordinal, slot)| {
+        let ordinal = ordinal % usize::from(goal.size);
+        let (id, at) = (member_id(ordinal), Ordinal(ordinal as u8));
+        seen.pods.remove(&at);
+        seen.claims.remove(&at);
+        seen.etcd.answers.remove(&at);
+        let leader = seen.etcd.members.known().and_then(|members| members.leader);
+        if let Seen::Known(members) = &mut seen.etcd.members {
+            members.list.remove(&id);
+        }
+        fill(&mut seen, ordinal, &slot);
+        lead(&mut seen, leader);
+        (goal, seen)
+    })
 }
 
 fn anywhere() -> impl Strategy<Value = (Goal, Observed)> {
