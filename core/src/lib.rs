@@ -5,8 +5,8 @@
 //!
 //! What users wrote becomes an [`intent::Intent`] through [`validate::validate`]; nothing behind that reads the spec
 //! itself. [`desired`] has the objects of a cluster as they should be. [`observe`] turns what was read into a snapshot
-//! ([`observed`]); from that and a goal comes a plan ([`decide`], [`plan`]). [`round`] says which steps of it are sent, what
-//! their outcomes mean and how long to sleep. [`status`] and [`events`] report to users. In the pods, [`start`] decides
+//! ([`observed`]); from that and a goal comes a plan ([`decide`], [`plan`]), and from each of its steps a request ([`request`]).
+//! [`round`] says which of them are sent, what their outcomes mean and how long to sleep. [`status`] and [`events`] report to users. In the pods, [`start`] decides
 //! whether etcd may start.
 
 pub mod agent;
@@ -24,9 +24,11 @@ pub mod observed;
 pub mod order;
 pub mod plan;
 pub mod quorum;
+pub mod request;
 pub mod round;
 mod rules;
 pub mod start;
 pub mod status;
+pub mod surroundings;
 pub mod validate;
 pub mod version;

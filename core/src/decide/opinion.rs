@@ -50,23 +50,8 @@ pub fn first_step(opinions: impl Iterator<Item = Opinion>, serves: impl Fn(&Memb
 }
 
 fn disturbs(action: &Action, serves: impl Fn(&MemberId) -> bool) -> bool {
-    match action {
-        Action::RemoveMember { member, .. } => serves(member),
-        Action::MoveLeader { .. } | Action::DeletePod { .. } => true,
-        Action::AddFinalizer
-        | Action::RemoveFinalizer
-        | Action::RecordFormed { .. }
-        | Action::CreateOrder { .. }
-        | Action::ArmOrder { .. }
-        | Action::DeleteOrder { .. }
-        | Action::SetReplicas { .. }
-        | Action::AdoptClaim { .. }
-        | Action::LabelClaim { .. }
-        | Action::DeleteClaim { .. }
-        | Action::DeleteSet { .. }
-        | Action::AddLearner { .. }
-        | Action::Promote { .. } => false,
-    }
+    matches!(action, Action::RemoveMember { member, .. } if serves(member))
+        || matches!(action, Action::MoveLeader { .. } | Action::DeletePod { .. })
 }
 
 #[cfg(test)]
