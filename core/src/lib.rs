@@ -5,8 +5,9 @@
 //!
 //! What users wrote becomes an [`intent::Intent`] through [`validate::validate`], and decisions read nothing else of the spec.
 //! [`desired`] has the objects of a cluster as they should be. [`observe`] turns what was read into a snapshot
-//! ([`observed`]), and [`assess`] states what it means. From these facts and a goal comes a plan ([`decide`], [`plan`]). [`round`]
-//! says which steps of it are sent, what their outcomes mean and how long to sleep. [`status`] and [`events`] report to users. In the pods, [`start`] decides
+//! ([`observed`]), and [`assess`] states what it means. From these facts and a goal comes a plan ([`decide`], [`plan`]), and from
+//! each of its steps a request ([`request`]). [`round`] says which of them are sent, what their outcomes mean and how long to
+//! sleep. [`status`] and [`events`] report to users. In the pods, [`start`] decides
 //! whether etcd may start.
 
 pub mod agent;
@@ -25,10 +26,12 @@ pub mod observed;
 pub mod order;
 pub mod plan;
 pub mod quorum;
+pub mod request;
 pub mod round;
 mod rules;
 pub mod snapshot;
 pub mod start;
 pub mod status;
+pub mod surroundings;
 pub mod validate;
 pub mod version;

@@ -5,21 +5,25 @@ mod container;
 mod etcd;
 mod rejections;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{ConfigMap, Event, PersistentVolumeClaim, Pod};
-use kube::ResourceExt;
+use k8s_openapi::api::core::v1::{ConfigMap, Event, PersistentVolumeClaim, Pod, Service};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::{Resource, ResourceExt};
 
 use crate::api::EtcdCluster;
 use crate::decide::{Goal, OnStop};
 use crate::names::{CLUSTER_UID_LABEL, FINALIZER, MEMBER_ID_LABEL, Names};
-use crate::observed::{self, Claim, Cluster, ClusterId, Formed, MemberId, Observed, Order, Ordinal, Set};
+use crate::observed::{
+    self, Claim, Cluster, ClusterId, Formed, MemberId, Observed, Order, Ordinal, Owner, Set, Taken, Versions,
+};
 use crate::order::{self, BootstrapOrder};
-use crate::round::Memory;
+use crate::request::{Object, Role};
+use crate::round::{Memory, Unseen};
 pub use container::image;
 pub use etcd::{Reply, etcd};
 
@@ -32,6 +36,9 @@ pub struct Objects {
     pub pods: Pods,
     pub claims: BTreeMap<Ordinal, Arc<PersistentVolumeClaim>>,
     pub listed: Listed,
+    pub services: BTreeMap<Role, Arc<Service>>,
+    pub budget: Option<Arc<PodDisruptionBudget>>,
+    pub taken: BTreeSet<Taken>,
 }
 
 pub type Pods = BTreeMap<Ordinal, Arc<Pod>>;
@@ -59,10 +66,43 @@ impl Objects {
         Questions { listed: formed.is_none(), hash }
     }
 
+    pub fn is_taken(&self, object: Object) -> bool {
+        self.taken.iter().any(|taken| taken.object == object)
+    }
+
+    /// What matters of these objects and is not part of the snapshot.
+    pub fn unseen(&self) -> Unseen {
+        // A budget's status changes by itself.
+        let budget = self.budget.as_ref().map(|it| format!("{:?} {:?}", it.uid(), it.metadata.generation));
+        let set = self.set.as_ref().and_then(|set| set.metadata.generation).map(|it| it.to_string());
+        let services = Role::ALL.map(|role| self.services.get(&role)?.resource_version());
+        [self.cluster.resource_version(), set, budget].into_iter().chain(services).collect()
+    }
+
     /// Pods that the StatefulSet should have created.
     pub fn missing_pods(&self) -> Vec<Ordinal> {
         Ordinal::below(self.replicas()).filter(|ordinal| !self.pods.contains_key(ordinal)).collect()
     }
+}
+
+/// What was found under the name of one of our objects, if it is ours; otherwise its owner is noted. Names come back: a
+/// previous cluster can have left it behind, or a user created it.
+pub fn ours<K: Resource>(
+    object: Object,
+    found: Option<Arc<K>>,
+    cluster: &EtcdCluster,
+    taken: &mut BTreeSet<Taken>,
+) -> Option<Arc<K>> {
+    let found = found?;
+    let controller = found.owner_references().iter().find(|owner| owner.controller == Some(true));
+    if controller.is_some_and(|owner| Some(&owner.uid) == cluster.metadata.uid.as_ref()) {
+        return Some(found);
+    }
+    let named = (EtcdCluster::kind(&()), cluster.metadata.name.as_deref().unwrap_or_default());
+    let previous =
+        controller.is_some_and(|owner| (owner.kind.as_str(), owner.name.as_str()) == (&*named.0, named.1));
+    taken.insert(Taken { object, owner: if previous { Owner::PreviousCluster } else { Owner::Other } });
+    None
 }
 
 /// The snapshot. `now` is the time at which the last pod responded: silence counts from there.
@@ -84,6 +124,8 @@ pub fn observe(
         pods: BTreeMap::new(),
         claims: objects.claims.iter().map(|(&ordinal, it)| (ordinal, claim(it))).collect(),
         etcd: etcd(replies),
+        versions: versions(objects),
+        taken: objects.taken.clone(),
     };
     memory.note_replies(&objects.pods, replies);
     memory.note_listed(objects.listed.keys(), now);
@@ -91,6 +133,16 @@ pub fn observe(
         objects.pods.iter().map(|(&it, pod)| (it, see_pod(it, pod, replies, &seen, memory))).collect();
     memory.note_silence(&mut seen);
     seen
+}
+
+fn versions(objects: &Objects) -> Versions {
+    let Objects { cluster, order, set, claims, .. } = objects;
+    Versions {
+        cluster: cluster.resource_version(),
+        order: order.as_ref().and_then(|order| order.resource_version()),
+        set: set.as_ref().and_then(|set| set.resource_version()),
+        claims: claims.iter().filter_map(|(&it, claim)| Some((it, claim.resource_version()?))).collect(),
+    }
 }
 
 fn see_pod(

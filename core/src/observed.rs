@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::member::MemberProgress;
+use crate::request::Object;
 use crate::version::Version;
 
 /// Something that was observed: what it is, or why that is not known.
@@ -95,6 +96,39 @@ pub struct Observed {
     pub pods: BTreeMap<Ordinal, Pod>,
     pub claims: BTreeMap<Ordinal, Claim>,
     pub etcd: Etcd,
+    #[serde(default, skip_serializing_if = "Versions::is_empty")]
+    pub versions: Versions,
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub taken: BTreeSet<Taken>,
+}
+
+/// An object that has the name of one of ours and another owner.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Taken {
+    pub object: Object,
+    pub owner: Owner,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Owner {
+    /// A previous cluster of this name, so Kubernetes deletes the object in its own time.
+    PreviousCluster,
+    Other,
+}
+
+/// Resource versions of the objects whose content a write depends on. Decisions do not read them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Versions {
+    pub cluster: Option<String>,
+    pub order: Option<String>,
+    pub set: Option<String>,
+    pub claims: BTreeMap<Ordinal, String>,
+}
+
+impl Versions {
+    fn is_empty(&self) -> bool {
+        self == &Self::default()
+    }
 }
 
 /// The EtcdCluster itself, and what its status remembers because it cannot be observed again.

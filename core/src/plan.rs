@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::assess::PodState;
 use crate::observed::{ClusterId, MemberId, Observed, Ordinal, Unanswered};
+use crate::request::Object;
 
 /// What to do now, in this order; what is awaited; what is refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -84,34 +85,22 @@ pub enum Action {
     },
 }
 
-impl Action {
-    /// Whether it takes something away that serves, or moves who serves. At most one of these is in a plan.
-    pub fn is_disruptive(&self) -> bool {
-        match self {
-            Self::DeletePod { .. }
-            | Self::MoveLeader { .. }
-            | Self::RemoveMember { .. }
-            | Self::Promote { .. } => true,
-            Self::AddFinalizer
-            | Self::RemoveFinalizer
-            | Self::RecordFormed { .. }
-            | Self::CreateOrder { .. }
-            | Self::ArmOrder { .. }
-            | Self::DeleteOrder { .. }
-            | Self::SetReplicas { .. }
-            | Self::AdoptClaim { .. }
-            | Self::LabelClaim { .. }
-            | Self::DeleteClaim { .. }
-            | Self::DeleteSet { .. }
-            | Self::AddLearner { .. } => false,
-        }
-    }
+/// How careful an action has to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nature {
+    /// It does no harm when it comes from an old snapshot.
+    Harmless,
+    /// It is decided twice: the second time right before it is done, on reads that no cache answers, and it is dropped unless
+    /// that plan has it, too.
+    Confirmed,
+    /// Also, it takes something away that serves, or moves who serves. At most one of these is in a plan.
+    Disruptive,
+}
 
-    /// Whether it is decided twice: the second time right before it is done, on reads that no cache answers, and
-    /// it is dropped unless that plan has it too. The others do no harm when they come from an old snapshot.
-    pub fn is_decided_twice(&self) -> bool {
+impl Action {
+    pub fn nature(&self) -> Nature {
         match self {
-            Self::AddFinalizer | Self::RecordFormed { .. } | Self::LabelClaim { .. } => false,
+            Self::AddFinalizer | Self::RecordFormed { .. } | Self::LabelClaim { .. } => Nature::Harmless,
             Self::RemoveFinalizer
             | Self::CreateOrder { .. }
             | Self::ArmOrder { .. }
@@ -119,13 +108,21 @@ impl Action {
             | Self::SetReplicas { .. }
             | Self::AdoptClaim { .. }
             | Self::DeleteClaim { .. }
-            | Self::DeletePod { .. }
             | Self::DeleteSet { .. }
-            | Self::AddLearner { .. }
+            | Self::AddLearner { .. } => Nature::Confirmed,
+            Self::DeletePod { .. }
             | Self::Promote { .. }
             | Self::MoveLeader { .. }
-            | Self::RemoveMember { .. } => true,
+            | Self::RemoveMember { .. } => Nature::Disruptive,
         }
+    }
+
+    pub fn is_disruptive(&self) -> bool {
+        self.nature() == Nature::Disruptive
+    }
+
+    pub fn is_decided_twice(&self) -> bool {
+        self.nature() != Nature::Harmless
     }
 
     /// Whether it writes the EtcdCluster, so that what was read of it is outdated.
@@ -135,23 +132,27 @@ impl Action {
 
     /// Whether it leads to new pods, which others can only find through the peer Service.
     pub fn needs_peer_service(&self, seen: &Observed) -> bool {
-        match self {
-            Self::CreateOrder { .. } | Self::ArmOrder { .. } => true,
-            Self::SetReplicas { replicas } => *replicas > seen.replicas(),
-            Self::AddFinalizer
-            | Self::RemoveFinalizer
-            | Self::RecordFormed { .. }
-            | Self::DeleteOrder { .. }
-            | Self::AdoptClaim { .. }
-            | Self::LabelClaim { .. }
-            | Self::DeleteClaim { .. }
-            | Self::DeletePod { .. }
-            | Self::DeleteSet { .. }
-            | Self::AddLearner { .. }
-            | Self::Promote { .. }
-            | Self::MoveLeader { .. }
-            | Self::RemoveMember { .. } => false,
+        matches!(self, Self::ArmOrder { .. }) || self.new_pods(seen) > 0
+    }
+
+    /// Whether it needs this name for an object of ours, or leads to one that does.
+    pub fn creates(&self, object: Object, seen: &Observed) -> bool {
+        match object {
+            Object::Order => matches!(self, Self::CreateOrder { .. }),
+            Object::Set => {
+                seen.set.is_none() && matches!(self, Self::CreateOrder { .. } | Self::SetReplicas { .. })
+            }
+            Object::Pod(ordinal) | Object::Claim(ordinal) => ordinal.0 < self.new_pods(seen),
+            Object::Cluster | Object::Service(_) | Object::Budget => false,
         }
+    }
+
+    /// How many pods there are to be, if these are more.
+    fn new_pods(&self, seen: &Observed) -> u8 {
+        let (Self::CreateOrder { size: pods } | Self::SetReplicas { replicas: pods }) = self else {
+            return 0;
+        };
+        if *pods > seen.replicas() { *pods } else { 0 }
     }
 }
 

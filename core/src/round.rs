@@ -2,12 +2,13 @@
 //! drive: which observation is fresh enough, which steps of a plan are sent, what an outcome means, and how long to sleep.
 //!
 //! ```text
-//! begin ─▶ (observe) ─▶ consider ─▶ (send beside) ─▶ (send steps) ─▶ stepped ... ─▶ rest ─▶ begin
+//! begin ─▶ (observe) ─▶ consider ─▶ work ─▶ (send beside) ─▶ sent ... ─▶ request ─▶ (send) ─▶ stepped ... ─▶ rest ─▶ begin
 //! ```
 
 mod memory;
 mod pace;
 mod settled;
+mod work;
 mod writes;
 
 use std::time::Duration;
@@ -15,14 +16,17 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::decide::{Goal, decide};
-use crate::observed::{Observed, Ordinal};
+use crate::names::Names;
+use crate::observed::{Observed, Owner, Taken};
 use crate::plan::{Action, Plan};
+use crate::request::{Object, Request, Role, request};
 use crate::status::{FailedWrite, Trouble};
 pub use memory::Memory;
 use pace::Pace;
 pub use pace::{Clock, LearnsBy, Pause};
 use settled::Settled;
-pub use settled::Versions;
+pub use settled::Unseen;
+pub use work::{Considered, Effect, Work};
 pub use writes::{SideWrite, SideWrites};
 
 /// Where the objects of an observation are read.
@@ -42,6 +46,21 @@ pub enum Outcome {
     /// Somebody else changed the object first: what the request was decided on is outdated.
     Overtaken,
     NotDone(Trouble),
+    /// There was no response, for this reason: it might have been carried out, which only the next observation shows.
+    Ambiguous(String),
+}
+
+impl Outcome {
+    /// With what was attempted.
+    pub fn of(self, what: &str) -> Self {
+        match self {
+            Self::NotDone(Trouble::Failed(why)) => {
+                Self::NotDone(Trouble::Failed(format!("cannot {what}: {why}")))
+            }
+            Self::Ambiguous(why) => Self::Ambiguous(format!("cannot {what}: {why}")),
+            Self::Done | Self::Overtaken | Self::NotDone(_) => self,
+        }
+    }
 }
 
 /// What an observation leads to.
@@ -72,31 +91,31 @@ pub enum Ended {
 #[derive(Clone, Debug, Default)]
 pub struct Round {
     pub memory: Memory,
-    pub writes: SideWrites,
+    writes: SideWrites,
+    /// What the last status reports of them.
+    reported: Vec<FailedWrite>,
     pace: Pace,
     freshness: Freshness,
     /// Why the last step was not done, if nothing has been done since.
     trouble: Option<Trouble>,
     /// How often in a row etcd has refused the next step.
     refusals: usize,
+    /// Whether there was no response to the last step.
+    ambiguous: bool,
     settled: Option<Settled>,
 }
 
 impl Round {
-    /// How the next observation has to be made.
-    pub fn begin(&mut self) -> Freshness {
-        std::mem::take(&mut self.freshness)
+    /// How the next observation has to be made. Caches do not hold what others created under our names, so what failed is
+    /// written again on a live one.
+    pub fn begin(&mut self, now: Timestamp) -> Freshness {
+        let freshness = std::mem::take(&mut self.freshness);
+        if self.writes.retries_object(now) { Freshness::Live } else { freshness }
     }
 
     /// What to do about an observation that was made like this.
-    pub fn consider(
-        &mut self,
-        goal: &Goal,
-        seen: &Observed,
-        versions: &Versions,
-        freshness: Freshness,
-    ) -> Next {
-        if self.settled.as_ref().is_some_and(|settled| settled.still_holds(seen, versions)) {
+    pub fn consider(&mut self, goal: &Goal, seen: &Observed, unseen: &Unseen, freshness: Freshness) -> Next {
+        if self.settled.as_ref().is_some_and(|settled| settled.still_holds(seen, unseen)) {
             return Next::Unchanged;
         }
         self.settled = None;
@@ -108,91 +127,76 @@ impl Round {
         Next::Proceed(plan)
     }
 
-    /// Why a step of a plan cannot be taken now, if so: other members find new pods only through the peer Service.
-    pub fn obstacle(&self, action: &Action, seen: &Observed, peer_service: &SideWrite) -> Option<Trouble> {
-        self.writes.trouble(peer_service).filter(|_| action.needs_peer_service(seen))
-    }
-
     pub fn trouble(&self) -> Option<&Trouble> {
         self.trouble.as_ref()
     }
 
-    /// The pod whose etcd is asked to change the members, if one may be asked. Each judges by its own connections whether a
-    /// member may come or leave, and one of them may have missed that a member returned: after a refusal the next one is
-    /// asked. A promotion is judged by the leader, whichever member is asked.
-    pub fn via(&self, action: &Action, seen: &Observed) -> Option<Ordinal> {
-        let (cluster, leaving, turn) = match action {
-            Action::AddLearner { cluster, .. } => (cluster, None, self.refusals),
-            Action::RemoveMember { member, cluster } => (cluster, Some(*member), self.refusals),
-            Action::Promote { cluster, .. } => (cluster, None, 0),
-            Action::MoveLeader { from, cluster, .. } => return seen.serves_as(*from, *cluster),
-            Action::AddFinalizer
-            | Action::RemoveFinalizer
-            | Action::RecordFormed { .. }
-            | Action::CreateOrder { .. }
-            | Action::ArmOrder { .. }
-            | Action::DeleteOrder { .. }
-            | Action::SetReplicas { .. }
-            | Action::AdoptClaim { .. }
-            | Action::LabelClaim { .. }
-            | Action::DeleteClaim { .. }
-            | Action::DeletePod { .. }
-            | Action::DeleteSet { .. } => return None,
-        };
-        seen.etcd.members.known().filter(|members| members.cluster == *cluster)?;
-        seen.speakers(leaving).iter().cycle().nth(turn).copied()
-    }
-
-    /// What became of a step. Returns whether the next step of the plan may follow: not after one that could do harm, nor
-    /// after one that changed the EtcdCluster, because what was read of it is outdated.
-    pub fn stepped(&mut self, action: &Action, outcome: Outcome) -> bool {
-        self.freshness = Freshness::Live;
-        match outcome {
-            Outcome::Done => {
-                (self.trouble, self.refusals) = (None, 0);
-                !(action.is_decided_twice() || action.changes_cluster())
-            }
-            Outcome::Overtaken => {
-                (self.trouble, self.refusals) = (None, 0);
-                false
-            }
-            Outcome::NotDone(trouble) => {
-                self.hold_up(trouble);
-                false
-            }
+    /// The request that carries out a step of a plan, or why it cannot be sent now.
+    pub fn request(&self, action: &Action, seen: &Observed, names: &Names) -> Result<Request, Trouble> {
+        if let Some(taken) = seen.taken.iter().find(|taken| action.creates(taken.object, seen)) {
+            return Err(name_taken(taken, names));
         }
+        // Other members find new pods only through the peer Service.
+        let peer_service = SideWrite::Object(Object::Service(Role::Peer).title(names));
+        if let Some(trouble) = self.writes.trouble(&peer_service).filter(|_| action.needs_peer_service(seen))
+        {
+            return Err(trouble);
+        }
+        // Members change only through one that has just served a linearizable read.
+        let no_member = || Trouble::Failed("no member serves linearizable reads".into());
+        request(action, seen, self.refusals).ok_or_else(no_member)
     }
 
-    /// Neither a step nor an observation was possible. Returns whether that is news.
-    pub fn hold_up(&mut self, trouble: Trouble) -> bool {
+    /// What became of a write beside the steps. Returns whether that is news.
+    pub fn sent(&mut self, effect: &Effect, outcome: Outcome, now: Timestamp) -> bool {
+        if matches!(outcome, Outcome::Overtaken | Outcome::Ambiguous(_)) {
+            self.freshness = Freshness::Live;
+        }
+        self.writes.record(effect.write.clone(), outcome, now)
+    }
+
+    /// What became of a step. Returns how the round ends, unless the next step of the plan may follow: not after one that
+    /// could do harm, nor after one that changed the EtcdCluster, because what was read of it is outdated.
+    pub fn stepped(&mut self, action: &Action, outcome: Outcome) -> Option<Ended> {
+        self.freshness = Freshness::Live;
+        let again = std::mem::replace(&mut self.ambiguous, matches!(outcome, Outcome::Ambiguous(_)));
+        let trouble = match outcome {
+            Outcome::Done | Outcome::Overtaken => {
+                (self.trouble, self.refusals) = (None, 0);
+                let last = outcome != Outcome::Done || action.is_decided_twice() || action.changes_cluster();
+                return last.then_some(Ended::Moved);
+            }
+            Outcome::Ambiguous(_) if !again => return Some(Ended::Overtaken),
+            Outcome::Ambiguous(why) => Trouble::Failed(why),
+            Outcome::NotDone(trouble) => trouble,
+        };
+        self.hold_up(trouble);
+        Some(Ended::Stuck)
+    }
+
+    /// Neither a step nor an observation was possible.
+    pub fn hold_up(&mut self, trouble: Trouble) {
         self.freshness = Freshness::Live;
         if matches!(trouble, Trouble::EtcdNotYet(_)) {
             self.refusals = self.refusals.saturating_add(1);
         }
-        self.trouble.replace(trouble) != self.trouble
+        self.trouble = Some(trouble);
     }
 
-    /// The observation is outdated: the next one is made at once, and live.
-    pub fn overtaken(&mut self) {
-        self.freshness = Freshness::Live;
-    }
-
-    /// There is no step to take. `reported` is what the status that was just written says of failed writes, and
-    /// `heartbeat` the time at which it has to be written again.
+    /// There is no step to take. `heartbeat` is the time at which the status has to be written again.
     pub fn idle(
         &mut self,
         plan: Plan,
         learns_by: LearnsBy,
-        reported: &[FailedWrite],
-        settled: (&Observed, &Versions, Option<Timestamp>),
+        settled: (&Observed, &Unseen, Option<Timestamp>),
     ) -> Ended {
-        let (seen, versions, heartbeat) = settled;
+        let (seen, unseen, heartbeat) = settled;
         // The status has just reported the trouble, and nothing newer.
-        if self.trouble.take().is_some() || self.writes.failed() != reported {
+        if self.trouble.take().is_some() || self.writes.failed() != self.reported {
             return Ended::Moved;
         }
         let all_written = self.writes.next_retry(seen.now).is_none();
-        self.settled = (plan.is_settled() && all_written).then(|| Settled::of(seen, versions, heartbeat));
+        self.settled = (plan.is_settled() && all_written).then(|| Settled::of(seen, unseen, heartbeat));
         Ended::Idle(plan, learns_by)
     }
 
@@ -220,10 +224,15 @@ impl Round {
     }
 }
 
-/// The pods whose agents get the addresses of the others; none while there is something to do: an etcd that joins must list
-/// the same members as those it joins, so none can be about to be added.
-pub fn agents_to_tell(plan: &Plan, seen: &Observed) -> Vec<Ordinal> {
-    if plan.actions.is_empty() { seen.waiting_agents().collect() } else { Vec::new() }
+/// Why an object cannot be created while another one has its name.
+fn name_taken(taken: &Taken, names: &Names) -> Trouble {
+    let what = taken.object.title(names);
+    match taken.owner {
+        Owner::PreviousCluster => Trouble::LeftBehind(what),
+        Owner::Other => Trouble::Failed(format!(
+            "{what} exists already and has another owner: delete it, or give the cluster another name"
+        )),
+    }
 }
 
 /// None for a clock that was set back.

@@ -19,7 +19,7 @@ use crate::api::{
 use crate::decide::Goal;
 use crate::intent::Intent;
 use crate::names::{Names, reason};
-use crate::observed::{ClusterId, Observed};
+use crate::observed::Observed;
 use crate::plan::Plan;
 use crate::validate::Problem;
 use crate::version::Version;
@@ -75,21 +75,6 @@ pub fn of_cluster(cluster: &EtcdCluster, basis: &Basis<'_>, now: Timestamp) -> O
 pub fn next_heartbeat(cluster: &EtcdCluster) -> Option<Timestamp> {
     let Time(observed_at) = cluster.status.as_ref()?.observed_at.as_ref()?;
     observed_at.checked_add(SignedDuration::from_secs(HEARTBEAT_SECONDS)).ok()
-}
-
-/// The status when the cluster has bootstrapped, once and for all: as it is, with the identity of the cluster.
-pub fn with_formation(cluster: &EtcdCluster, id: ClusterId, now: Timestamp) -> EtcdClusterStatus {
-    let before = cluster.status.clone().unwrap_or_default();
-    let (cluster_id, formed_at) = match (&before.cluster_id, &before.formed_at) {
-        (Some(id), since) => (id.clone(), since.clone().unwrap_or(Time(now))),
-        (None, _) => (id.to_string(), Time(now)),
-    };
-    EtcdClusterStatus {
-        cluster_id: Some(cluster_id),
-        formed_at: Some(formed_at),
-        conditions: ours(&before.conditions),
-        ..before
-    }
 }
 
 /// Times and recorded facts are those of before.

@@ -72,17 +72,6 @@ pub fn watch_config() -> watcher::Config {
     watcher::Config::default().timeout(WATCH_SECONDS)
 }
 
-pub fn is_timeout(error: &kube::Error) -> bool {
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        if error.is::<Timeout>() {
-            return true;
-        }
-        cause = error.source();
-    }
-    false
-}
-
 /// Whether a write that failed like this might have been carried out.
 pub fn is_ambiguous(error: &kube::Error) -> bool {
     if let kube::Error::Api(status) = error {

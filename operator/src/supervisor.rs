@@ -7,13 +7,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use etcd_operator_core::api::EtcdCluster;
-use etcd_operator_core::names::FIELD_MANAGER;
+use etcd_operator_core::names::Names;
+use etcd_operator_core::request::{self, Target};
 use etcd_operator_core::status::after_panic;
 use futures::FutureExt;
 use jiff::Timestamp;
-use kube::api::{Patch, PatchParams};
-use kube::{Api, Resource};
-use serde_json::json;
+use kube::Api;
 use tokio::sync::Notify;
 
 use crate::caches::Key;
@@ -24,8 +23,6 @@ const FIRST_RESTART: Duration = Duration::from_secs(1);
 const LONGEST_RESTART: Duration = Duration::from_secs(60);
 /// A worker that ran for this long has recovered: its next panic is the first one again.
 const RECOVERED_AFTER: Duration = Duration::from_secs(600);
-/// For the report of a panic, which must not hold the restart up.
-const REPORT_LIMIT: Duration = Duration::from_secs(10);
 
 /// Until the cluster is gone. Dropping it drops the worker.
 pub async fn run(key: Key, context: Arc<Context>, wake: Arc<Notify>) {
@@ -90,10 +87,8 @@ async fn report(context: &Context, key: &Key, panic: String) {
     let Key { namespace, name } = key;
     let object = format!("EtcdCluster {namespace}/{name}");
     tracing::error!(object, error = panic, "worker panicked, restarting it with backoff");
-    match tokio::time::timeout(REPORT_LIMIT, write_status(context, key, &panic)).await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::warn!(object, error = %chain(&error), "cannot report the panic"),
-        Err(_) => tracing::warn!(object, error = "the API server did not respond", "cannot report the panic"),
+    if let Err(error) = write_status(context, key, &panic).await {
+        tracing::warn!(object, error = %chain(&error), "cannot report the panic");
     }
 }
 
@@ -101,13 +96,12 @@ async fn write_status(context: &Context, key: &Key, panic: &str) -> kube::Result
     let clusters: Api<EtcdCluster> = Api::namespaced(context.client.clone(), &key.namespace);
     let Some(cluster) = clusters.get_opt(&key.name).await? else { return Ok(()) };
     let Some((status, event)) = after_panic(&cluster, panic, Timestamp::now()) else { return Ok(()) };
-    let patch = Patch::Apply(json!({
-        "apiVersion": EtcdCluster::api_version(&()),
-        "kind": EtcdCluster::kind(&()),
-        "metadata": {"resourceVersion": cluster.metadata.resource_version},
-        "status": status,
-    }));
-    clusters.patch_status(&key.name, &PatchParams::apply(FIELD_MANAGER).force(), &patch).await?;
+    let names = Names::of(&cluster, &context.domain);
+    let target = Target { cluster: &cluster, names: &names, desired: None };
+    let request = request::report(&cluster, &status).and_then(|write| request::http(&write, target));
+    if let Some(request) = request {
+        context.client.request_text(request).await?;
+    }
     Reporter::new(context).publish(&cluster, event);
     Ok(())
 }

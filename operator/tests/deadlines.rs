@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use etcd_operator::caches::{Caches, Wakes};
-use etcd_operator::client::{self, DEADLINE, LIST_DEADLINE, WATCH_GRACE, is_ambiguous, is_timeout};
+use etcd_operator::client::{self, DEADLINE, LIST_DEADLINE, Timeout, WATCH_GRACE, is_ambiguous};
 use etcd_operator::etcd::Member;
 use etcd_operator::reach::{PodAddress, Reach};
 use futures::{FutureExt, StreamExt};
@@ -79,6 +79,11 @@ async fn serve(mut stream: TcpStream, answer: Answer, seen: Arc<Mutex<Vec<String
             return;
         }
     }
+}
+
+fn is_timeout(error: &kube::Error) -> bool {
+    let first = std::error::Error::source(error);
+    std::iter::successors(first, |error| error.source()).any(|error| error.is::<Timeout>())
 }
 
 fn silence(_: &str) -> String {

@@ -9,7 +9,7 @@ use etcd_operator_core::plan::{Action, Plan, Refusal};
 pub enum Bug {
     /// Every voter is taken for a serving one, so that a healthy one is removed although too few are left.
     QuorumSkipped,
-    /// The volume of a removed member is taken for a fresh one.
+    /// Volumes of removed members are not deleted, so the next member gets one with data.
     VolumeReused,
     /// The order stays, and agents follow it again.
     OldOrderHonoured,
@@ -30,33 +30,18 @@ pub enum Bug {
 impl Bug {
     /// What the operator fails to see.
     pub fn blind(self, seen: &mut Observed) {
-        match self {
-            Self::VolumeReused => {
-                let members = seen.etcd.members.known().cloned();
-                for claim in seen.claims.values_mut() {
-                    let listed = claim.member.is_some_and(|member| {
-                        members.as_ref().is_none_or(|members| members.list.contains_key(&member))
-                    });
-                    claim.member = claim.member.filter(|_| listed);
-                }
+        if self == Self::LabelSkipped {
+            let members = seen.etcd.members.known().cloned();
+            for (ordinal, claim) in &mut seen.claims {
+                claim.member = members.as_ref().and_then(|members| members.at(*ordinal)).map(|(id, _)| id);
             }
-            Self::LabelSkipped => {
-                let members = seen.etcd.members.known().cloned();
-                for (ordinal, claim) in &mut seen.claims {
-                    claim.member =
-                        members.as_ref().and_then(|members| members.at(*ordinal)).map(|(id, _)| id);
-                }
-            }
-            Self::QuorumSkipped => everybody_serves(seen),
-            Self::ForeignVolumesIgnored => {
-                let own = seen.cluster.uid.clone();
-                seen.claims.values_mut().for_each(|claim| claim.cluster_uid.clone_from(&own));
-            }
-            Self::OldOrderHonoured
-            | Self::CacheTrusted
-            | Self::ClaimDeletedUnconfirmed
-            | Self::PreconditionsSkipped
-            | Self::AdoptionUnasked => {}
+        }
+        if self == Self::QuorumSkipped {
+            everybody_serves(seen);
+        }
+        if self == Self::ForeignVolumesIgnored {
+            let own = seen.cluster.uid.clone();
+            seen.claims.values_mut().for_each(|claim| claim.cluster_uid.clone_from(&own));
         }
     }
 
@@ -67,33 +52,20 @@ impl Bug {
     }
 
     fn skips_confirmation(self, action: &Action) -> bool {
-        match self {
-            Self::CacheTrusted => true,
-            Self::ClaimDeletedUnconfirmed => matches!(action, Action::DeleteClaim { .. }),
-            Self::QuorumSkipped
-            | Self::VolumeReused
-            | Self::OldOrderHonoured
-            | Self::LabelSkipped
-            | Self::PreconditionsSkipped
-            | Self::ForeignVolumesIgnored
-            | Self::AdoptionUnasked => false,
-        }
+        let deletes_claim = matches!(action, Action::DeleteClaim { .. });
+        self == Self::CacheTrusted || self == Self::ClaimDeletedUnconfirmed && deletes_claim
     }
 
     /// What the operator does instead.
     pub fn twist(self, mut plan: Plan, seen: &Observed) -> Plan {
-        match self {
-            Self::OldOrderHonoured => {
-                plan.actions.retain(|action| !matches!(action, Action::DeleteOrder { .. }));
-            }
-            Self::AdoptionUnasked => adopt_all(seen, &mut plan),
-            Self::QuorumSkipped
-            | Self::VolumeReused
-            | Self::LabelSkipped
-            | Self::CacheTrusted
-            | Self::ClaimDeletedUnconfirmed
-            | Self::PreconditionsSkipped
-            | Self::ForeignVolumesIgnored => {}
+        if self == Self::OldOrderHonoured {
+            plan.actions.retain(|action| !matches!(action, Action::DeleteOrder { .. }));
+        }
+        if self == Self::VolumeReused {
+            plan.actions.retain(|action| !matches!(action, Action::DeleteClaim { .. }));
+        }
+        if self == Self::AdoptionUnasked {
+            adopt_all(seen, &mut plan);
         }
         plan
     }

@@ -1,29 +1,23 @@
-//! Carries out one action, with the preconditions that the API server and etcd check for the real executor: every write
-//! carries what was read (the UID, and the resource version where content matters: order, StatefulSet, claim,
-//! EtcdCluster), so that whatever happened in between makes it fail. Calls to etcd go to the member that the round chose.
+//! Carries out one request. The API server checks what a write depends on, and etcd what it checks by itself; neither knows
+//! why it was decided.
 
-use etcd_operator_core::decide::{OnDelete, OnStop};
-use etcd_operator_core::observed::{ClusterId, MemberId, Ordinal};
+use etcd_operator_core::decide::{Goal, OnDelete, OnStop};
+use etcd_operator_core::observed::Ordinal;
 use etcd_operator_core::plan::Action;
+use etcd_operator_core::request::{self, Change, MemberChange, Object, OnlyIf, Request, Write};
 use etcd_operator_core::round::Outcome;
 use etcd_operator_core::status::Trouble;
 
-use crate::etcd::Tick;
 use crate::etcd::api::{self, Call};
-use crate::kube::{Claim, Cluster, Objects, Order, Set, Template};
-use crate::observe::uid;
+use crate::kube::{Cluster, Objects, Order, Set, Template};
 use crate::watch;
 use crate::world::World;
 
-/// What was read before the plan was made.
-#[derive(Clone, Debug)]
-pub struct Evidence {
-    pub cluster: Option<(u64, u64)>,
+/// What users wanted when the operator read it.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    pub cluster: u64,
     pub adopts: Option<u64>,
-    set: Option<(u64, u64)>,
-    claims: Vec<(u64, u64)>,
-    /// The pod whose etcd is called.
-    pub via: Option<Ordinal>,
     /// Whether everything was to stop then.
     pub stopping: bool,
     /// Whether the user had asked for the end of all data. Who did so cannot count on taking it back while it is
@@ -31,229 +25,162 @@ pub struct Evidence {
     pub data_may_go: bool,
 }
 
-impl Evidence {
-    /// What a request carries is what was read. What the operator may do is what the user wanted at that time: whether a
-    /// cache knew it is no excuse.
-    pub fn of(read: &Objects, live: &Objects) -> Self {
-        let adopts = read.cluster.as_ref().and_then(|cluster| cluster.goal.adopts.as_deref());
-        let wants = |what: fn(&Cluster) -> bool| live.cluster.as_ref().is_some_and(what);
+impl Wanted {
+    /// What is created is what was read. What the operator may do is what the user wanted at that time: whether a cache
+    /// knew it is no excuse.
+    pub fn of(read: &Cluster, live: &Objects) -> Self {
+        let adopts = read.goal.adopts.as_deref();
+        let wants = |what: fn(&Goal, bool) -> bool| {
+            live.cluster.as_ref().is_some_and(|cluster| what(&cluster.goal, cluster.deleting))
+        };
         Self {
-            cluster: read.cluster.as_ref().map(|cluster| (cluster.uid, cluster.version)),
+            cluster: read.uid,
             adopts: adopts.and_then(|former| former.strip_prefix("cluster-")?.parse().ok()),
-            set: read.set.map(|set| (set.uid, set.version)),
-            claims: read.claims.values().map(|claim| (claim.uid, claim.version)).collect(),
-            via: None,
-            stopping: wants(|cluster| cluster.goal.size == 0),
-            data_may_go: wants(|Cluster { goal, deleting, .. }| {
-                *deleting && goal.on_delete == OnDelete::Delete
+            stopping: wants(|goal, _| goal.size == 0),
+            data_may_go: wants(|goal, deleting| {
+                deleting && goal.on_delete == OnDelete::Delete
                     || goal.size == 0 && goal.on_stop == OnStop::Delete
             }),
         }
     }
 }
 
-pub fn execute(world: &mut World, action: &Action, evidence: &Evidence) -> Outcome {
-    let outcome = match action {
-        Action::AddFinalizer => change_cluster(world, evidence, |cluster, _| {
-            cluster.finalizer |= !cluster.deleting;
-        }),
-        Action::RemoveFinalizer => remove_finalizer(world, evidence),
-        Action::RecordFormed { cluster } => change_cluster(world, evidence, |there, now| {
-            there.formed.get_or_insert((*cluster, now));
-        }),
-        Action::CreateOrder { size } => create_order(world, *size, evidence),
-        Action::ArmOrder { uid } => arm_order(world, uid),
-        Action::DeleteOrder { uid: order } => {
-            let there = &mut world.kube.objects.order;
-            done(there.take_if(|there| uid("order", there.uid) == *order).is_some())
-        }
-        Action::SetReplicas { replicas } => set_replicas(world, *replicas, evidence),
-        Action::AdoptClaim { ordinal, uid } => adopt_claim(world, *ordinal, uid, evidence),
-        Action::LabelClaim { ordinal, uid, member } => label_claim(world, *ordinal, uid, *member),
-        Action::DeleteClaim { ordinal, uid } => delete_claim(world, *ordinal, uid, evidence),
-        Action::DeletePod { ordinal, uid } => delete_pod(world, *ordinal, uid, evidence),
-        Action::DeleteSet { uid: set } => {
-            let there = &mut world.kube.objects.set;
-            done(there.take_if(|there| uid("set", there.uid) == *set).is_some())
-        }
-        Action::AddLearner { ordinal, cluster } => {
-            call(world, evidence.via, *cluster, |call, via| call.add_learner(via, *ordinal).map(drop))
-        }
-        Action::Promote { member, cluster, .. } => {
-            call(world, evidence.via, *cluster, |call, via| call.promote(via, *member))
-        }
-        Action::MoveLeader { from, to, cluster } => {
-            call(world, evidence.via, *cluster, |call, _| call.move_leader(*from, *to))
-        }
-        Action::RemoveMember { member, cluster } => {
-            let outcome = call(world, evidence.via, *cluster, |call, via| call.remove(via, *member));
-            if outcome == Outcome::Done {
-                watch::quorum_is_left(world);
-            }
-            outcome
-        }
+pub fn execute(world: &mut World, action: &Action, request: &Request, wanted: Wanted) -> Outcome {
+    let outcome = match request {
+        Request::Kube(write) => apply(world, write, wanted),
+        Request::Etcd(call) => change_members(world, *call),
+        // Agents find everything out by themselves here.
+        Request::Tell(..) => Outcome::Done,
     };
     world.note(|| match &outcome {
         Outcome::Done => format!("  done: {action}"),
         Outcome::Overtaken => format!("  changed in the meantime: {action}"),
         Outcome::NotDone(trouble) => format!("  not done ({}): {action}", trouble.words()),
+        Outcome::Ambiguous(why) => format!("  perhaps done ({why}): {action}"),
     });
     outcome
 }
 
-fn done(happened: bool) -> Outcome {
-    if happened { Outcome::Done } else { Outcome::Overtaken }
-}
-
-fn change_cluster(
-    world: &mut World,
-    evidence: &Evidence,
-    change: impl FnOnce(&mut Cluster, Tick),
-) -> Outcome {
-    let now = world.now;
-    let there = world.kube.objects.cluster.as_mut();
-    let there = there.filter(|cluster| evidence.cluster == Some((cluster.uid, cluster.version)));
-    done(
-        there
-            .map(|cluster| {
-                cluster.version += 1;
-                change(cluster, now);
-            })
-            .is_some(),
-    )
-}
-
-fn remove_finalizer(world: &mut World, evidence: &Evidence) -> Outcome {
-    let seen =
-        |cluster: &mut Cluster| cluster.deleting && evidence.cluster == Some((cluster.uid, cluster.version));
-    done(world.kube.objects.cluster.take_if(seen).is_some())
-}
-
-fn create_order(world: &mut World, size: u8, evidence: &Evidence) -> Outcome {
-    let Some((cluster, _)) = evidence.cluster else { return Outcome::Overtaken };
-    let order = Order { uid: world.kube.uid(), cluster, armed: false, size };
-    if world.random.chance(world.hazards.order_created_late) {
-        let when = world.now + world.random.between(1, 100);
-        world.late_orders.push((when, order));
-        return Outcome::Done;
-    }
-    let objects = &mut world.kube.objects;
-    if objects.order.is_some() {
-        return Outcome::Overtaken;
-    }
-    objects.order = Some(order);
-    Outcome::Done
-}
-
-fn arm_order(world: &mut World, order: &str) -> Outcome {
-    let there = world.kube.objects.order.as_mut();
-    let there = there.filter(|there| uid("order", there.uid) == *order && !there.armed);
-    done(there.map(|there| there.armed = true).is_some())
-}
-
-fn set_replicas(world: &mut World, replicas: u8, evidence: &Evidence) -> Outcome {
-    let there = world.kube.objects.set.map(|set| (set.uid, set.version));
-    let before = world.kube.objects.set.map_or(0, |set| set.replicas);
-    let Some((cluster, _)) = evidence.cluster.filter(|_| there == evidence.set) else {
-        return Outcome::Overtaken;
+fn apply(world: &mut World, write: &Write, wanted: Wanted) -> Outcome {
+    let there = world.kube.objects.identity(write.object);
+    let holds = match (&write.only_if, there) {
+        (OnlyIf::Absent, there) => there.is_none(),
+        (OnlyIf::Same(uid), Some((there, _))) => *uid == there,
+        (OnlyIf::Unchanged(uid, version), Some(there)) => there == (uid.clone(), version.clone()),
+        (OnlyIf::Same(_) | OnlyIf::Unchanged(..), None) => false,
     };
-    for ordinal in (replicas..before).map(Ordinal) {
-        watch::voter_is_left_alone(world, ordinal, evidence);
-    }
-    let owner = world.kube.objects.cluster.as_ref().map(|cluster| cluster.uid);
-    world.lineage.set_created_late |= there.is_none() && owner != Some(cluster);
-    let fresh = world.kube.uid();
-    let (uid, version) = there.unwrap_or((fresh, 0));
-    let template = Template { cluster, adopts: evidence.adopts };
-    world.kube.objects.set = Some(Set { uid, version: version + 1, replicas, template });
-    Outcome::Done
-}
-
-fn adopt_claim(world: &mut World, ordinal: Ordinal, claim: &str, evidence: &Evidence) -> Outcome {
-    let seen = |it: &Claim| uid("claim", it.uid) == claim && evidence.claims.contains(&(it.uid, it.version));
-    let there = world.kube.objects.claims.get(&ordinal).filter(|it| seen(it));
-    let Some(((owner, _), former)) = evidence.cluster.zip(there.map(|it| it.cluster_uid)) else {
+    if !holds {
         return Outcome::Overtaken;
-    };
-    watch::volume_is_adoptable(world, ordinal, evidence);
-    if let Some(there) = world.kube.objects.claims.get_mut(&ordinal) {
-        there.cluster_uid = owner;
-        there.version += 1;
-        // A volume that a user has deleted carries nothing on.
-        if !there.terminating {
-            world.adopted(owner, former);
+    }
+    match write.object {
+        Object::Cluster => change_cluster(world, &write.change),
+        Object::Order => change_order(world, &write.change, wanted),
+        Object::Set => change_set(world, &write.change, wanted),
+        Object::Pod(ordinal) => {
+            watch::voter_is_left_alone(world, ordinal, wanted);
+            world.kube.objects.pods.entry(ordinal).and_modify(|pod| pod.terminating = true);
         }
+        Object::Claim(ordinal) => change_claim(world, ordinal, &write.change, wanted),
+        Object::Service(_) | Object::Budget => {}
     }
     Outcome::Done
 }
 
-fn label_claim(world: &mut World, ordinal: Ordinal, claim: &str, member: MemberId) -> Outcome {
-    let there = world.kube.objects.claims.get_mut(&ordinal);
-    let Some(there) = there.filter(|there| uid("claim", there.uid) == claim && there.member.is_none()) else {
-        return Outcome::Overtaken;
-    };
-    there.member = Some(member);
-    there.version += 1;
-    Outcome::Done
+fn change_cluster(world: &mut World, change: &Change) {
+    let there = &mut world.kube.objects.cluster;
+    let Some(cluster) = there else { return };
+    cluster.version += 1;
+    if let Change::RecordFormed(id, _) = change {
+        cluster.formed.get_or_insert((*id, world.now));
+    } else {
+        cluster.finalizer = *change == Change::AddFinalizer && !cluster.deleting;
+        there.take_if(|cluster| cluster.deleting && !cluster.finalizer);
+    }
 }
 
-fn delete_claim(world: &mut World, ordinal: Ordinal, claim: &str, evidence: &Evidence) -> Outcome {
-    let there = world.kube.objects.claims.get_mut(&ordinal);
-    let seen = |uid: u64, version: u64| evidence.claims.contains(&(uid, version));
-    let Some(there) =
-        there.filter(|there| uid("claim", there.uid) == claim && seen(there.uid, there.version))
-    else {
-        return Outcome::Overtaken;
+fn change_order(world: &mut World, change: &Change, wanted: Wanted) {
+    world.kube.objects.order = match (change, world.kube.objects.order) {
+        (&Change::CreateOrder(size), _) => {
+            Some(Order { uid: world.kube.uid(), version: 1, cluster: wanted.cluster, armed: false, size })
+        }
+        (Change::ArmOrder(_), Some(order)) => {
+            Some(Order { armed: true, version: order.version + 1, ..order })
+        }
+        _ => None,
     };
-    there.terminating = true;
-    there.version += 1;
-    watch::volume_may_go(world, ordinal, evidence);
-    Outcome::Done
 }
 
-fn delete_pod(world: &mut World, ordinal: Ordinal, pod: &str, evidence: &Evidence) -> Outcome {
-    let there = world.kube.objects.pods.get_mut(&ordinal);
-    let Some(there) = there.filter(|there| uid("pod", there.uid) == pod) else { return Outcome::Overtaken };
-    there.terminating = true;
-    watch::voter_is_left_alone(world, ordinal, evidence);
-    Outcome::Done
+fn change_set(world: &mut World, change: &Change, wanted: Wanted) {
+    let before = world.kube.objects.set;
+    world.kube.objects.set = if let Change::CreateSet(replicas) = *change {
+        let owner = world.kube.objects.cluster.as_ref().map(|cluster| cluster.uid);
+        world.lineage.set_created_late |= owner != Some(wanted.cluster);
+        let template = Template { cluster: wanted.cluster, adopts: wanted.adopts };
+        Some(Set { uid: world.kube.uid(), version: 1, replicas, template })
+    } else if let Change::SetReplicas(replicas) = *change {
+        for ordinal in (replicas..before.map_or(0, |set| set.replicas)).map(Ordinal) {
+            watch::voter_is_left_alone(world, ordinal, wanted);
+        }
+        before.map(|set| Set { version: set.version + 1, replicas, ..set })
+    } else {
+        None
+    };
 }
 
-/// Calls etcd through this pod, if it runs a member of the right cluster that serves.
-fn call(
-    world: &mut World,
-    via: Option<Ordinal>,
-    cluster: ClusterId,
-    request: impl FnOnce(&mut Call<'_>, Ordinal) -> Result<(), api::Error>,
-) -> Outcome {
-    let serves = |via: &Ordinal| {
-        world.servers.get(via).is_some_and(|server| server.data.cluster == cluster)
-            && world.reaches(*via)
-            && api::linearizable_revision(&world.servers, &world.network, *via).is_some()
-    };
-    let Some(via) = via.filter(serves) else { return refused(&api::Error::Unavailable) };
+fn change_claim(world: &mut World, ordinal: Ordinal, change: &Change, wanted: Wanted) {
+    if *change == Change::Adopt {
+        watch::volume_is_adoptable(world, ordinal, wanted);
+    }
+    let Some(claim) = world.kube.objects.claims.get_mut(&ordinal) else { return };
+    claim.version += 1;
+    if let Change::Label(member) = change {
+        claim.member = Some(*member);
+    } else if *change == Change::Adopt {
+        let former = std::mem::replace(&mut claim.cluster_uid, wanted.cluster);
+        // A volume that a user has deleted carries nothing on.
+        if !claim.terminating {
+            world.adopted(wanted.cluster, former);
+        }
+    } else {
+        claim.terminating = true;
+        watch::volume_may_go(world, ordinal, wanted);
+    }
+}
+
+/// Through this pod, if it runs a member of the right cluster that serves.
+fn change_members(world: &mut World, request::Call { via, cluster, change }: request::Call) -> Outcome {
+    let serves = world.servers.get(&via).is_some_and(|server| server.data.cluster == cluster)
+        && world.reaches(via)
+        && api::linearizable_revision(&world.servers, &world.network, via).is_some();
+    if !serves {
+        return refused(&api::Error::Unavailable);
+    }
     let World { servers, network, truth, now, strict, .. } = world;
     let mut call = Call { servers, network, truth, now: *now, strict: *strict };
-    request(&mut call, via).map_or_else(|error| refused(&error), |()| Outcome::Done)
+    let result = match change {
+        MemberChange::AddLearner(ordinal) => call.add_learner(via, ordinal).map(drop),
+        MemberChange::Promote(member) => call.promote(via, member),
+        MemberChange::MoveLeader { from, to } => call.move_leader(from, to),
+        MemberChange::Remove(member) => call.remove(via, member),
+    };
+    if result.is_ok() && matches!(change, MemberChange::Remove(_)) {
+        watch::quorum_is_left(world);
+    }
+    result.map_or_else(|error| refused(&error), |()| Outcome::Done)
 }
 
 /// As `etcd/error.rs` of the operator reads it.
 fn refused(error: &api::Error) -> Outcome {
     let text = format!("{error:?}");
-    Outcome::NotDone(match error {
+    let not_yet = matches!(
+        error,
         api::Error::UnhealthyCluster
-        | api::Error::NotEnoughStartedMembers
-        | api::Error::TooManyLearners
-        | api::Error::LearnerNotReady => Trouble::EtcdNotYet(text),
-        api::Error::Unavailable
-        | api::Error::NotSupportedForLearner
-        | api::Error::NoLeader
-        | api::Error::NotLeader
-        | api::Error::BadLeaderTransferee
-        | api::Error::NotFound
-        | api::Error::MemberExists
-        | api::Error::PeerUrlExists
-        | api::Error::NotLearner
-        | api::Error::Timeout => Trouble::Failed(text),
-    })
+            | api::Error::NotEnoughStartedMembers
+            | api::Error::TooManyLearners
+            | api::Error::LearnerNotReady
+    );
+    if matches!(error, api::Error::Timeout | api::Error::NoLeader) {
+        return Outcome::Ambiguous(text);
+    }
+    Outcome::NotDone(if not_yet { Trouble::EtcdNotYet(text) } else { Trouble::Failed(text) })
 }

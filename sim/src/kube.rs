@@ -7,9 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use etcd_operator_core::decide::{Goal, OnDelete};
 use etcd_operator_core::observed::{ClusterId, MemberId, Ordinal, Process};
+use etcd_operator_core::request::Object;
 
 use crate::agent::Memory;
 use crate::etcd::{Data, Tick};
+use crate::observe::uid;
 
 /// What the API server holds.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -35,6 +37,7 @@ pub struct Cluster {
 pub struct Order {
     /// Also its nonce.
     pub uid: u64,
+    pub version: u64,
     /// The EtcdCluster that owns it, by its UID.
     pub cluster: u64,
     pub armed: bool,
@@ -169,6 +172,20 @@ impl Kube {
 }
 
 impl Objects {
+    /// UID and resource version of an object, as operators see them.
+    pub fn identity(&self, object: Object) -> Option<(String, String)> {
+        let (kind, number, version) = match object {
+            Object::Cluster => self.cluster.as_ref().map(|it| ("cluster", it.uid, it.version)),
+            Object::Order => self.order.map(|it| ("order", it.uid, it.version)),
+            Object::Set => self.set.map(|it| ("set", it.uid, it.version)),
+            Object::Pod(ordinal) => self.pods.get(&ordinal).map(|it| ("pod", it.uid, 0)),
+            Object::Claim(ordinal) => self.claims.get(&ordinal).map(|it| ("claim", it.uid, it.version)),
+            // Nothing depends on them here.
+            Object::Service(_) | Object::Budget => None,
+        }?;
+        Some((uid(kind, number), version.to_string()))
+    }
+
     /// How many objects were created, changed or deleted since then; resource versions aside.
     pub fn changes_since(&self, before: &Self) -> u64 {
         let unversioned = |cluster: &Option<Cluster>| cluster.clone().map(|it| Cluster { version: 0, ..it });

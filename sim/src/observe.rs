@@ -1,10 +1,11 @@
 //! How the operator looks at the world: Kubernetes through a cache that may be old, etcd by asking.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use etcd_operator_core::decide::Goal;
 use etcd_operator_core::observe::{Reply, etcd};
-use etcd_operator_core::observed::{Claim, Cluster, Etcd, Formed, Observed, Order, Pod, Set};
+use etcd_operator_core::observed::{Claim, Cluster, Etcd, Formed, Observed, Order, Pod, Set, Versions};
+use etcd_operator_core::request::Object;
 use etcd_operator_core::round::Memory;
 use jiff::Timestamp;
 
@@ -30,6 +31,7 @@ pub fn observe(
 ) -> Option<(Goal, Observed)> {
     let cluster = objects.cluster.as_ref()?;
     let goal = cluster.goal.clone();
+    let version = |object| Some(objects.identity(object)?.1);
     let mut observed = Observed {
         now: time(world.now),
         cluster: Cluster {
@@ -51,6 +53,13 @@ pub fn observe(
         pods: objects.pods.iter().map(|(&ordinal, pod)| (ordinal, see_pod(pod))).collect(),
         claims: objects.claims.iter().map(|(&ordinal, claim)| (ordinal, see_claim(claim))).collect(),
         etcd: ask(world, objects, ago, sight),
+        taken: BTreeSet::new(),
+        versions: Versions {
+            cluster: version(Object::Cluster),
+            order: version(Object::Order),
+            set: version(Object::Set),
+            claims: objects.claims.iter().map(|(&it, claim)| (it, claim.version.to_string())).collect(),
+        },
     };
     memory.note_silence(&mut observed);
     Some((goal, observed))

@@ -6,14 +6,16 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use etcd_operator_core::decide::decide;
+use etcd_operator_core::names::Names;
 use etcd_operator_core::observed::Observed;
 use etcd_operator_core::plan::{Action, Plan};
-use etcd_operator_core::round::{Clock, Ended, Freshness, LearnsBy, Next, Outcome, Round, Versions};
+use etcd_operator_core::request::{OnlyIf, Request, Write};
+use etcd_operator_core::round::{Clock, Ended, Freshness, LearnsBy, Next, Outcome, Round, Unseen};
 use etcd_operator_core::status::Trouble;
 
 use crate::bugs::Bug;
 use crate::etcd::Tick;
-use crate::execute::{Evidence, execute};
+use crate::execute::{Wanted, execute};
 use crate::kube::Objects;
 use crate::observe::{Sight, observe, time};
 use crate::world::World;
@@ -27,7 +29,7 @@ pub struct Operator {
     round: Round,
     /// What is left of the plan, and what it was made from.
     steps: VecDeque<Action>,
-    basis: Option<(Observed, Evidence)>,
+    basis: Option<(Observed, Wanted)>,
     next_round: Tick,
     /// The last plan, to tell whether it has become quiet.
     pub last_plan: Plan,
@@ -38,7 +40,8 @@ pub struct Operator {
     pub disturbed: Option<(u64, Disturbance)>,
     pub troubles: Troubles,
     bug: Option<Bug>,
-    late: Vec<(Tick, Action, Evidence)>,
+    /// Requests whose sender has given up, and that still arrive.
+    pub late: Vec<(Tick, Action, Request, Wanted)>,
 }
 
 /// How long a settled cluster is left alone; the operator's status needs a new time then.
@@ -105,18 +108,17 @@ impl Operator {
 
     fn cached(&self, live: &Objects) -> Objects {
         let [cluster, order, set, pods, claims] = &self.frozen;
-        let view = |frozen: &Option<Rc<Objects>>| frozen.clone();
         Objects {
-            cluster: view(cluster).map_or_else(|| live.cluster.clone(), |old| old.cluster.clone()),
-            order: view(order).map_or(live.order, |old| old.order),
-            set: view(set).map_or(live.set, |old| old.set),
-            pods: view(pods).map_or_else(|| live.pods.clone(), |old| old.pods.clone()),
-            claims: view(claims).map_or_else(|| live.claims.clone(), |old| old.claims.clone()),
+            cluster: cluster.as_deref().unwrap_or(live).cluster.clone(),
+            order: order.as_deref().unwrap_or(live).order,
+            set: set.as_deref().unwrap_or(live).set,
+            pods: pods.as_deref().unwrap_or(live).pods.clone(),
+            claims: claims.as_deref().unwrap_or(live).claims.clone(),
         }
     }
 
     fn observe(&mut self, world: &mut World) {
-        let freshness = self.round.begin();
+        let freshness = self.round.begin(time(world.now));
         let ago = world.observation_time();
         let live = world.objects(ago);
         let objects = match freshness {
@@ -135,8 +137,8 @@ impl Operator {
                 trusted = Freshness::Live;
             }
         }
-        let versions = versions(&objects);
-        match self.round.consider(&goal, &seen, &versions, trusted) {
+        let unseen = unseen(&objects);
+        match self.round.consider(&goal, &seen, &unseen, trusted) {
             Next::Unchanged => self.rest(world, &Ended::Idle(Plan::default(), LearnsBy::Asking)),
             Next::Confirm => {}
             Next::Proceed(plan) => {
@@ -150,12 +152,12 @@ impl Operator {
                 }
                 if plan.actions.is_empty() {
                     let heartbeat = Some(seen.now + HEARTBEAT);
-                    let settled = (&seen, &versions, heartbeat);
-                    let ended = self.round.idle(plan.clone(), LearnsBy::Asking, &[], settled);
+                    let settled = (&seen, &unseen, heartbeat);
+                    let ended = self.round.idle(plan.clone(), LearnsBy::Asking, settled);
                     self.rest(world, &ended);
                 }
                 self.steps = plan.actions.iter().cloned().collect();
-                self.basis = Some((seen, Evidence::of(&objects, &live)));
+                self.basis = objects.cluster.as_ref().map(|cluster| (seen, Wanted::of(cluster, &live)));
                 self.settle(world, plan);
                 // A member that fails between the two is the business of etcd's own check.
                 if !world.strict
@@ -184,23 +186,28 @@ impl Operator {
     }
 
     fn step(&mut self, world: &mut World, action: &Action) {
-        let Some((seen, mut evidence)) = self.basis.clone() else { return };
+        let Some((seen, wanted)) = &self.basis else { return };
+        let wanted = *wanted;
+        let mut request = match self.round.request(action, seen, &names()) {
+            Ok(request) => request,
+            Err(trouble) => return self.conclude(world, action, Outcome::NotDone(trouble)),
+        };
         if self.bug == Some(Bug::PreconditionsSkipped) {
-            evidence = Evidence::of(&world.kube.objects, &world.kube.objects);
+            expect_what_is_there(&mut request, &world.kube.objects);
         }
-        evidence.via = self.round.via(action, &seen);
         if world.random.chance(self.troubles.late_request) {
-            let when = world.now + world.random.between(1, 50);
+            let when = world.now + world.random.between(1, 100);
             world.note(|| format!("  delayed: {action}"));
-            self.late.push((when, action.clone(), evidence));
+            self.late.push((when, action.clone(), request, wanted));
             return self.conclude(world, action, unanswered());
         }
         self.effects += 1;
         let disturbance = self.disturbed.filter(|(nth, _)| *nth == self.effects).map(|(_, it)| it);
         let outcome = match disturbance {
-            Some(Disturbance::KilledBefore | Disturbance::FailsOnce) => unanswered(),
+            Some(Disturbance::KilledBefore) => unanswered(),
+            Some(Disturbance::FailsOnce) => Outcome::NotDone(Trouble::Failed("it fails once".into())),
             Some(Disturbance::KilledAfter | Disturbance::AnswerLost) | None => {
-                execute(world, action, &evidence)
+                execute(world, action, &request, wanted)
             }
         };
         let lost =
@@ -213,26 +220,39 @@ impl Operator {
     }
 
     fn conclude(&mut self, world: &mut World, action: &Action, outcome: Outcome) {
-        let ended = if matches!(outcome, Outcome::NotDone(_)) { Ended::Stuck } else { Ended::Moved };
-        if !self.round.stepped(action, outcome) {
+        if let Some(ended) = self.round.stepped(action, outcome) {
             self.steps.clear();
             self.rest(world, &ended);
         }
     }
 
     fn deliver_late(&mut self, world: &mut World) {
-        let due: Vec<_> = self.late.extract_if(.., |(when, _, _)| world.now >= *when).collect();
-        for (_, action, evidence) in due {
-            execute(world, &action, &evidence);
+        let due: Vec<_> = self.late.extract_if(.., |(when, ..)| world.now >= *when).collect();
+        for (_, action, request, wanted) in due {
+            execute(world, &action, &request, wanted);
         }
     }
 }
 
-fn unanswered() -> Outcome {
-    Outcome::NotDone(Trouble::Failed("no response".into()))
+/// A write that depends on nothing that was read.
+fn expect_what_is_there(request: &mut Request, objects: &Objects) {
+    if let Request::Kube(Write { object, only_if: only_if @ OnlyIf::Unchanged(..), .. }) = request
+        && let Some((uid, version)) = objects.identity(*object)
+    {
+        *only_if = OnlyIf::Unchanged(uid, version);
+    }
 }
 
-/// Of what a snapshot does not hold: the goal.
-fn versions(objects: &Objects) -> Versions {
+fn unanswered() -> Outcome {
+    Outcome::Ambiguous("no response".into())
+}
+
+/// Only for texts.
+fn names() -> Names {
+    Names { namespace: "sim".into(), cluster: "kv".into(), domain: "cluster.local".into() }
+}
+
+/// The goal.
+fn unseen(objects: &Objects) -> Unseen {
     vec![objects.cluster.as_ref().map(|cluster| format!("{} {}", cluster.uid, cluster.version))]
 }

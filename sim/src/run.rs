@@ -69,7 +69,7 @@ impl<'a> Run<'a> {
         let mut world = World::new(Random::new(script.seed), script.traced);
         world.release = script.release;
         world.strict = script.strict;
-        world.hazards = script.hazards;
+        world.killed_at_first_start = script.killed_at_first_start;
         world.past.depth = script.observation_time;
         world.network.loss_per_mille = script.loss_per_mille;
         world.agent_bugs = agent::Bugs { follows_old_orders: script.bug == Some(Bug::OldOrderHonoured) };
@@ -189,8 +189,8 @@ impl<'a> Run<'a> {
         while self.world.now < deadline {
             self.tick()?;
             // What was given up and still arrives is a reason to act.
-            if !self.world.late_orders.is_empty() {
-                self.operators.iter_mut().for_each(|operator| operator.quiet_since = None);
+            for operator in self.operators.iter_mut().filter(|operator| !operator.late.is_empty()) {
+                operator.quiet_since = None;
             }
             let now = self.world.now;
             let quiet = |operator: &Operator| operator.quiet_since.is_some_and(|since| now - since > QUIET);

@@ -10,7 +10,6 @@ use crate::observe::Sight;
 use crate::operator::{Disturbance, Troubles};
 use crate::random::Random;
 use crate::run::{self, Failure, Success};
-use crate::world::Hazards;
 
 /// What is played.
 #[derive(Clone, Debug)]
@@ -27,7 +26,7 @@ pub struct Script {
     pub faults: Faults,
     pub troubles: Troubles,
     pub sight: Sight,
-    pub hazards: Hazards,
+    pub killed_at_first_start: u64,
     /// How many ticks an observation takes at most.
     pub observation_time: Tick,
     pub loss_per_mille: u64,
@@ -70,7 +69,7 @@ impl Script {
             faults: Faults::default(),
             troubles: Troubles::default(),
             sight: Sight::default(),
-            hazards: Hazards::default(),
+            killed_at_first_start: 0,
             observation_time: 0,
             loss_per_mille: 0,
             faulty_for: 0,
@@ -130,7 +129,7 @@ impl Script {
             script.troubles.late_request = 0;
         }
         script.sight = sight;
-        script.hazards = Hazards { killed_at_first_start: 5, order_created_late: 50 };
+        script.killed_at_first_start = 5;
         script.observation_time = observation_time;
         script.loss_per_mille = loss_per_mille;
         script

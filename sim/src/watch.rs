@@ -4,14 +4,14 @@ use etcd_operator_core::observed::{MemberId, Ordinal};
 use etcd_operator_core::quorum::quorum;
 
 use crate::etcd::Peer;
-use crate::execute::Evidence;
+use crate::execute::Wanted;
 use crate::problem::Violation;
 use crate::world::World;
 
 /// No volume is deleted that is another cluster's, whose member is listed, or whose pod would follow an order again.
-pub fn volume_may_go(world: &mut World, ordinal: Ordinal, evidence: &Evidence) {
+pub fn volume_may_go(world: &mut World, ordinal: Ordinal, wanted: Wanted) {
     let Some(claim) = world.kube.objects.claims.get(&ordinal) else { return };
-    if evidence.cluster.is_some_and(|(cluster, _)| cluster != claim.cluster_uid) {
+    if wanted.cluster != claim.cluster_uid {
         world.violate(Violation::ForeignVolumeDeleted(ordinal));
         return;
     }
@@ -19,7 +19,7 @@ pub fn volume_may_go(world: &mut World, ordinal: Ordinal, evidence: &Evidence) {
     // A cluster that never formed has nothing to lose.
     let ours = data.filter(|data| world.formed() == Some(data.cluster));
     let listed = ours.is_some_and(|data| world.members_of(data.cluster).contains_key(&data.member));
-    if listed && !evidence.data_may_go {
+    if listed && !wanted.data_may_go {
         world.violate(Violation::MemberVolumeDeleted(ordinal));
     }
     let armed = world.kube.objects.order.is_some_and(|order| order.armed);
@@ -29,19 +29,19 @@ pub fn volume_may_go(world: &mut World, ordinal: Ordinal, evidence: &Evidence) {
 }
 
 /// No volume is adopted whose cluster the annotation did not name when it was read.
-pub fn volume_is_adoptable(world: &mut World, ordinal: Ordinal, evidence: &Evidence) {
+pub fn volume_is_adoptable(world: &mut World, ordinal: Ordinal, wanted: Wanted) {
     let former = world.kube.objects.claims.get(&ordinal).map(|claim| claim.cluster_uid);
-    if former != evidence.adopts {
+    if former != wanted.adopts {
         world.violate(Violation::VolumeAdoptedUnasked(ordinal));
     }
 }
 
 /// No pod is deleted whose etcd is a voter, unless all are to stop.
-pub fn voter_is_left_alone(world: &mut World, ordinal: Ordinal, evidence: &Evidence) {
+pub fn voter_is_left_alone(world: &mut World, ordinal: Ordinal, wanted: Wanted) {
     let Some(server) = world.servers.get(&ordinal) else { return };
     let member = server.id();
     let votes = world.members_of(server.data.cluster).get(&member).is_some_and(|peer| !peer.learner);
-    if votes && world.formed() == Some(server.data.cluster) && !evidence.stopping && !is_deleting(world) {
+    if votes && world.formed() == Some(server.data.cluster) && !wanted.stopping && !is_deleting(world) {
         world.violate(Violation::VoterDisrupted { member, ordinal });
     }
 }

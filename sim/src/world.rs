@@ -8,7 +8,7 @@ use crate::agent::{self, Bugs, Verdict};
 use crate::client::{self, Client};
 use crate::etcd::consensus::{self, Network, Servers, Truth};
 use crate::etcd::{self, Exit, Release, Server, Tick};
-use crate::kube::{Kube, Order};
+use crate::kube::Kube;
 use crate::lineage::Lineage;
 use crate::past::Past;
 use crate::problem::Violation;
@@ -26,7 +26,9 @@ pub struct World {
     pub release: Release,
     pub strict: bool,
     pub agent_bugs: Bugs,
-    pub hazards: Hazards,
+    /// How often, out of a thousand times, etcd is killed between the agent's note on the volume and the first entry in the
+    /// log.
+    pub killed_at_first_start: u64,
     pub past: Past,
     /// Pods that reach each other, but that no operator reaches.
     pub unreachable: BTreeSet<Ordinal>,
@@ -37,18 +39,7 @@ pub struct World {
     pub data_at_risk: bool,
     /// A volume was lost while its pod could still follow the order: it might follow it again.
     pub order_at_risk: bool,
-    /// Orders that were claimed, and whose creation is still under way.
-    pub late_orders: Vec<(Tick, Order)>,
     pub trace: Option<Vec<String>>,
-}
-
-/// What can go wrong by itself, out of a thousand times.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Hazards {
-    /// etcd is killed between the agent's note on the volume and the first entry in the log.
-    pub killed_at_first_start: u64,
-    /// The request to create an order arrives when its sender has given up.
-    pub order_created_late: u64,
 }
 
 impl World {
@@ -64,14 +55,13 @@ impl World {
             release: Release::V3_5,
             strict: true,
             agent_bugs: Bugs::default(),
-            hazards: Hazards::default(),
+            killed_at_first_start: 0,
             past: Past::default(),
             unreachable: BTreeSet::new(),
             lineage: Lineage::default(),
             violation: None,
             data_at_risk: false,
             order_at_risk: false,
-            late_orders: Vec::new(),
             trace: traced.then(Vec::new),
         }
     }
@@ -93,9 +83,6 @@ impl World {
         self.remember();
         self.now += 1;
         self.kube.tick(&mut self.random, self.now);
-        for (_, order) in self.late_orders.extract_if(.., |(when, _)| self.now >= *when) {
-            self.kube.objects.order.get_or_insert(order);
-        }
         self.network.cut = self.kube.pods_on_nodes_down();
         self.run_containers();
         consensus::tick(&mut self.servers, &self.network, &mut self.truth, &mut self.random, self.now);
@@ -201,7 +188,7 @@ impl World {
                 if let Some(volume) = self.kube.volumes.get_mut(&id) {
                     volume.followed = Some(order.uid);
                 }
-                let died = self.random.chance(self.hazards.killed_at_first_start);
+                let died = self.random.chance(self.killed_at_first_start);
                 (Process::Started, (!died).then(|| etcd::found(order.uid, order.size, ordinal)))
             }
         };

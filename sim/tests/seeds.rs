@@ -27,23 +27,23 @@ type Symptom = fn(&Problem) -> bool;
 /// A planted bug, the seed that finds it fast, and what it looks like then. A change of the simulated world can make
 /// a seed miss its bug: then the test names another one.
 const CORPUS: [(Bug, u64, Symptom); 9] = [
-    (Bug::QuorumSkipped, 231, |problem| matches!(problem, Problem::Violated(Violation::QuorumLost { .. }))),
+    (Bug::QuorumSkipped, 91, |problem| matches!(problem, Problem::Violated(Violation::QuorumLost { .. }))),
     (Bug::VolumeReused, 19, does_not_converge),
-    (Bug::OldOrderHonoured, 27, |problem| {
+    (Bug::OldOrderHonoured, 122, |problem| {
         use Violation::{EntryLost, OrderUsedTwice, SecondCluster};
         matches!(problem, Problem::Violated(OrderUsedTwice(_) | SecondCluster(_) | EntryLost(_)))
     }),
-    (Bug::LabelSkipped, 44, does_not_converge),
-    (Bug::CacheTrusted, 3068, |problem| {
+    (Bug::LabelSkipped, 137, does_not_converge),
+    (Bug::CacheTrusted, 1072, |problem| {
         use Violation::{MemberVolumeDeleted, VoterDisrupted};
         matches!(problem, Problem::Violated(VoterDisrupted { .. } | MemberVolumeDeleted(_)))
     }),
-    (Bug::ClaimDeletedUnconfirmed, 927, |problem| {
+    (Bug::ClaimDeletedUnconfirmed, 1167, |problem| {
         use Violation::{MemberVolumeDeleted, VolumeDeletedDuringBootstrap};
         matches!(problem, Problem::Violated(MemberVolumeDeleted(_) | VolumeDeletedDuringBootstrap(_)))
     }),
     (Bug::PreconditionsSkipped, 20, |problem| matches!(problem, Problem::Violated(_))),
-    (Bug::ForeignVolumesIgnored, 33, |problem| {
+    (Bug::ForeignVolumesIgnored, 335, |problem| {
         matches!(problem, Problem::Violated(Violation::ForeignVolumeDeleted(_)))
     }),
     (Bug::AdoptionUnasked, 20, |problem| {

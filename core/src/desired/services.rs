@@ -1,16 +1,19 @@
 //! How members and clients find each other.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::Desired;
 use crate::etcd_config::{CLIENT_PORT, PEER_PORT};
 use crate::intent::NodePort;
+use crate::request::Role;
 
 /// For members, for clients, and for clients outside if that was asked for.
-pub fn services(desired: &Desired<'_>) -> Vec<Service> {
-    let mut all = vec![peers(desired), clients(desired)];
-    all.extend(desired.intent.node_port.map(|node_port| outside(desired, node_port)));
+pub fn services(desired: &Desired<'_>) -> BTreeMap<Role, Service> {
+    let mut all = BTreeMap::from([(Role::Peer, peers(desired)), (Role::Client, clients(desired))]);
+    all.extend(desired.intent.node_port.map(|node_port| (Role::NodePort, outside(desired, node_port))));
     all
 }
 

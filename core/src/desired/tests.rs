@@ -129,7 +129,7 @@ fn old_members_are_probed_by_what_they_have() {
 fn peers_see_pods_that_are_not_ready_and_clients_do_not() {
     let services = with(json!({"externalAccess": {"nodePort": {"port": 30379}}}), services);
     let named: BTreeMap<_, _> = services
-        .into_iter()
+        .into_values()
         .map(|service| (service.metadata.name.clone(), service.spec.expect("it has a spec")))
         .collect();
     let of = |name: &str| &named[&Some(name.to_owned())];

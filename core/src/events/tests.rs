@@ -28,6 +28,8 @@ fn seen() -> Observed {
         set: Some(Set { uid: "set".into(), replicas: 3, rejected: BTreeMap::new() }),
         pods: BTreeMap::new(),
         claims: BTreeMap::new(),
+        versions: Default::default(),
+        taken: Default::default(),
         etcd: Etcd {
             answers: BTreeMap::new(),
             members: Seen::Known(Members { cluster: CLUSTER, leader: None, list }),

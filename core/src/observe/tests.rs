@@ -32,6 +32,9 @@ fn objects(states: &[Value]) -> Objects {
         pods: (0..).zip(states).map(pod).collect(),
         claims: BTreeMap::new(),
         listed: Listed::new(),
+        services: BTreeMap::new(),
+        budget: None,
+        taken: BTreeSet::new(),
     }
 }
 

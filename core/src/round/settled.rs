@@ -2,35 +2,36 @@
 
 use jiff::Timestamp;
 
-use crate::observed::{Observed, Seen};
+use crate::observed::{self, Observed, Seen};
 
-/// Versions of the objects whose content matters and is not part of the snapshot.
-pub type Versions = Vec<Option<String>>;
+/// Versions of what matters and is not part of the snapshot: the content of objects.
+pub type Unseen = Vec<Option<String>>;
 
 /// What a cluster looked like when there was nothing to do.
 #[derive(Clone, Debug)]
 pub(super) struct Settled {
     observed: Observed,
-    versions: Versions,
+    unseen: Unseen,
     until: Option<Timestamp>,
 }
 
 impl Settled {
     /// `until`: then the status has to report that it is fresh, and whatever else depends on time has its turn, too.
-    pub fn of(observed: &Observed, versions: &Versions, until: Option<Timestamp>) -> Self {
-        Self { observed: timeless(observed), versions: versions.clone(), until }
+    pub fn of(observed: &Observed, unseen: &Unseen, until: Option<Timestamp>) -> Self {
+        Self { observed: timeless(observed), unseen: unseen.clone(), until }
     }
 
-    pub fn still_holds(&self, observed: &Observed, versions: &Versions) -> bool {
+    pub fn still_holds(&self, observed: &Observed, unseen: &Unseen) -> bool {
         self.until.is_some_and(|until| observed.now < until)
-            && self.versions == *versions
+            && self.unseen == *unseen
             && self.observed == timeless(observed)
     }
 }
 
 /// Without what changes although nothing happens.
 fn timeless(observed: &Observed) -> Observed {
-    let mut observed = Observed { now: Timestamp::UNIX_EPOCH, ..observed.clone() };
+    let versions = observed::Versions::default();
+    let mut observed = Observed { now: Timestamp::UNIX_EPOCH, versions, ..observed.clone() };
     for answer in observed.etcd.answers.values_mut() {
         if let Seen::Known(answer) = answer {
             answer.applied_index = 0;
@@ -74,6 +75,8 @@ mod tests {
             set: None,
             pods: BTreeMap::new(),
             claims: BTreeMap::new(),
+            versions: Default::default(),
+            taken: Default::default(),
             etcd: Etcd {
                 answers: BTreeMap::from([(Ordinal(0), answer)]),
                 members: Seen::Unknown(Unanswered::NoMember),
@@ -83,30 +86,30 @@ mod tests {
         }
     }
 
-    fn versions(cluster: &str) -> Versions {
+    fn unseen(cluster: &str) -> Unseen {
         vec![Some(cluster.into()), Some("1".into()), None]
     }
 
     #[test]
     fn what_looks_the_same_is_not_computed_again_however_many_writes_etcd_has_taken() {
-        let settled = Settled::of(&seen(100, Seen::Known(answer(7))), &versions("5"), Some(at(400)));
-        assert!(settled.still_holds(&seen(110, Seen::Known(answer(7))), &versions("5")));
-        assert!(settled.still_holds(&seen(399, Seen::Known(answer(9000))), &versions("5")));
+        let settled = Settled::of(&seen(100, Seen::Known(answer(7))), &unseen("5"), Some(at(400)));
+        assert!(settled.still_holds(&seen(110, Seen::Known(answer(7))), &unseen("5")));
+        assert!(settled.still_holds(&seen(399, Seen::Known(answer(9000))), &unseen("5")));
     }
 
     #[test]
     fn another_version_another_answer_and_the_time_of_the_heartbeat_are_looked_into() {
-        let settled = Settled::of(&seen(100, Seen::Known(answer(7))), &versions("5"), Some(at(400)));
-        assert!(!settled.still_holds(&seen(110, Seen::Known(answer(7))), &versions("6")));
+        let settled = Settled::of(&seen(100, Seen::Known(answer(7))), &unseen("5"), Some(at(400)));
+        assert!(!settled.still_holds(&seen(110, Seen::Known(answer(7))), &unseen("6")));
         let without_leader = Answer { leader: None, linearizable: false, ..answer(7) };
-        assert!(!settled.still_holds(&seen(110, Seen::Known(without_leader)), &versions("5")));
-        assert!(!settled.still_holds(&seen(110, Seen::Unknown(Unanswered::NoMember)), &versions("5")));
-        assert!(!settled.still_holds(&seen(400, Seen::Known(answer(7))), &versions("5")));
+        assert!(!settled.still_holds(&seen(110, Seen::Known(without_leader)), &unseen("5")));
+        assert!(!settled.still_holds(&seen(110, Seen::Unknown(Unanswered::NoMember)), &unseen("5")));
+        assert!(!settled.still_holds(&seen(400, Seen::Known(answer(7))), &unseen("5")));
     }
 
     #[test]
     fn without_a_status_nothing_is_settled() {
-        let settled = Settled::of(&seen(100, Seen::Known(answer(7))), &versions("5"), None);
-        assert!(!settled.still_holds(&seen(100, Seen::Known(answer(7))), &versions("5")));
+        let settled = Settled::of(&seen(100, Seen::Known(answer(7))), &unseen("5"), None);
+        assert!(!settled.still_holds(&seen(100, Seen::Known(answer(7))), &unseen("5")));
     }
 }

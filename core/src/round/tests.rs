@@ -1,5 +1,7 @@
 use super::*;
-use crate::observed::{Answer, Cluster, ClusterId, Etcd, MemberId, Members, Seen, Unanswered};
+use crate::observed::{
+    Answer, Cluster, ClusterId, Etcd, MemberId, Members, Ordinal, Seen, Unanswered, Versions,
+};
 use crate::plan::WaitingOn;
 
 const CLOCK: Clock = Clock { now: Timestamp::UNIX_EPOCH, dice: 200 };
@@ -19,6 +21,8 @@ fn seen(finalizer: bool) -> Observed {
         set: None,
         pods: Default::default(),
         claims: Default::default(),
+        versions: Default::default(),
+        taken: Default::default(),
         etcd: Etcd {
             answers: Default::default(),
             members: Seen::Unknown(Unanswered::NoMember),
@@ -26,6 +30,10 @@ fn seen(finalizer: bool) -> Observed {
             silent_since: Default::default(),
         },
     }
+}
+
+fn names() -> Names {
+    Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() }
 }
 
 fn remove() -> Action {
@@ -36,27 +44,31 @@ fn not_yet() -> Outcome {
     Outcome::NotDone(Trouble::EtcdNotYet("unhealthy cluster".into()))
 }
 
+fn silence() -> Outcome {
+    Outcome::Ambiguous("no response".into())
+}
+
 #[test]
 fn what_could_do_harm_is_decided_on_a_live_observation() {
     let mut round = Round::default();
-    assert_eq!(round.begin(), Freshness::Cached);
+    assert_eq!(round.begin(CLOCK.now), Freshness::Cached);
     // Without a finalizer the plan is to add it, which does no harm; with one it is to create an order.
     let harmless = round.consider(&goal(), &seen(false), &vec![], Freshness::Cached);
     assert_eq!(harmless, Next::Proceed(Plan::act(Action::AddFinalizer)));
-    assert_eq!(round.begin(), Freshness::Cached);
+    assert_eq!(round.begin(CLOCK.now), Freshness::Cached);
     assert_eq!(round.consider(&goal(), &seen(true), &vec![], Freshness::Cached), Next::Confirm);
-    assert_eq!(round.begin(), Freshness::Live);
+    assert_eq!(round.begin(CLOCK.now), Freshness::Live);
     let confirmed = round.consider(&goal(), &seen(true), &vec![], Freshness::Live);
     assert_eq!(confirmed, Next::Proceed(Plan::act(Action::CreateOrder { size: 1 })));
-    assert_eq!(round.begin(), Freshness::Cached, "once");
+    assert_eq!(round.begin(CLOCK.now), Freshness::Cached, "once");
 }
 
 #[test]
 fn whatever_became_of_a_step_the_next_observation_is_live() {
-    for outcome in [Outcome::Done, Outcome::Overtaken, not_yet()] {
+    for outcome in [Outcome::Done, Outcome::Overtaken, not_yet(), silence()] {
         let mut round = Round::default();
         round.stepped(&remove(), outcome);
-        assert_eq!(round.begin(), Freshness::Live);
+        assert_eq!(round.begin(CLOCK.now), Freshness::Live);
     }
 }
 
@@ -64,11 +76,11 @@ fn whatever_became_of_a_step_the_next_observation_is_live() {
 fn the_next_step_follows_only_one_that_was_done_could_do_no_harm_and_left_the_cluster_object_alone() {
     let label = || Action::LabelClaim { ordinal: Ordinal(0), uid: "uid".into(), member: MemberId(0xa0) };
     let mut round = Round::default();
-    assert!(round.stepped(&label(), Outcome::Done));
-    assert!(!round.stepped(&label(), Outcome::Overtaken));
-    assert!(!round.stepped(&label(), not_yet()));
-    assert!(!round.stepped(&remove(), Outcome::Done));
-    assert!(!round.stepped(&Action::RecordFormed { cluster: CLUSTER }, Outcome::Done));
+    assert_eq!(round.stepped(&label(), Outcome::Done), None);
+    assert_eq!(round.stepped(&label(), Outcome::Overtaken), Some(Ended::Moved));
+    assert_eq!(round.stepped(&label(), not_yet()), Some(Ended::Stuck));
+    assert_eq!(round.stepped(&remove(), Outcome::Done), Some(Ended::Moved));
+    assert_eq!(round.stepped(&Action::RecordFormed { cluster: CLUSTER }, Outcome::Done), Some(Ended::Moved));
 }
 
 /// Three members that serve; the list came from pod 0.
@@ -95,22 +107,24 @@ fn three() -> Observed {
     seen
 }
 
+/// The pod whose etcd is called.
+fn via(round: &Round, action: &Action) -> Option<Ordinal> {
+    let Ok(Request::Etcd(call)) = round.request(action, &three(), &names()) else { return None };
+    Some(call.via)
+}
+
 #[test]
 fn after_each_refusal_of_etcd_the_next_member_is_asked_and_after_a_success_the_first() {
     let mut round = Round::default();
-    let seen = three();
-    for via in [0, 2, 1, 0] {
-        assert_eq!(
-            round.via(&remove(), &seen),
-            Some(Ordinal(via)),
-            "the one that leaves is the last to be asked"
-        );
+    for ordinal in [0, 2, 1, 0] {
+        let expected = Some(Ordinal(ordinal));
+        assert_eq!(via(&round, &remove()), expected, "the one that leaves is the last to be asked");
         round.stepped(&remove(), not_yet());
     }
     round.stepped(&remove(), Outcome::NotDone(Trouble::Failed("broken".into())));
-    assert_eq!(round.via(&remove(), &seen), Some(Ordinal(2)), "that was no refusal");
+    assert_eq!(via(&round, &remove()), Some(Ordinal(2)), "that was no refusal");
     round.stepped(&remove(), Outcome::Done);
-    assert_eq!((round.via(&remove(), &seen), round.trouble()), (Some(Ordinal(0)), None));
+    assert_eq!((via(&round, &remove()), round.trouble()), (Some(Ordinal(0)), None));
 }
 
 #[test]
@@ -118,7 +132,7 @@ fn leadership_is_moved_by_the_leader_and_a_promotion_is_requested_from_the_first
     let mut round = Round::default();
     round.stepped(&remove(), not_yet());
     let (from, to, member) = (MemberId(0xa2), MemberId(0xa0), MemberId(0xa1));
-    let via = |action: Action| round.via(&action, &three());
+    let via = |action: Action| via(&round, &action);
     assert_eq!(via(Action::MoveLeader { from, to, cluster: CLUSTER }), Some(Ordinal(2)));
     assert_eq!(via(Action::Promote { ordinal: Ordinal(1), member, cluster: CLUSTER }), Some(Ordinal(0)));
     let cluster = ClusterId(0xc2);
@@ -127,12 +141,16 @@ fn leadership_is_moved_by_the_leader_and_a_promotion_is_requested_from_the_first
 }
 
 #[test]
-fn trouble_is_news_once() {
+fn a_step_without_a_response_is_looked_into_at_once_and_reported_only_the_second_time() {
     let mut round = Round::default();
-    let trouble = || Trouble::Failed("broken".into());
-    assert!(round.hold_up(trouble()));
-    assert!(!round.hold_up(trouble()));
-    assert!(round.hold_up(Trouble::NamespaceEnding));
+    for _ in 0..2 {
+        assert_eq!(round.stepped(&remove(), silence()), Some(Ended::Overtaken));
+        assert_eq!((round.trouble(), round.clone().rest(&Ended::Overtaken, CLOCK)), (None, None));
+        assert_eq!(round.stepped(&remove(), silence()), Some(Ended::Stuck));
+        assert_eq!(round.trouble(), Some(&Trouble::Failed("no response".into())));
+        assert_eq!(round.stepped(&remove(), silence()), Some(Ended::Stuck));
+        round.stepped(&remove(), Outcome::Done);
+    }
 }
 
 #[test]
@@ -151,17 +169,15 @@ fn a_failed_step_is_retried_slower_than_one_that_etcd_does_not_take_yet() {
 fn trouble_that_the_status_has_just_reported_is_forgotten_when_there_is_nothing_to_do() {
     let mut round = Round::default();
     round.hold_up(Trouble::Failed("broken".into()));
-    let (seen, versions) = (seen(true), vec![]);
-    let idle = |round: &mut Round, reported: &[FailedWrite]| {
-        round.idle(Plan::default(), LearnsBy::Streams, reported, (&seen, &versions, None))
-    };
-    assert_eq!(idle(&mut round, &[]), Ended::Moved);
-    assert_eq!(idle(&mut round, &[]), Ended::Idle(Plan::default(), LearnsBy::Streams));
+    let (seen, unseen) = (seen(true), vec![]);
+    let idle = |round: &mut Round| round.idle(Plan::default(), LearnsBy::Streams, (&seen, &unseen, None));
+    assert_eq!(idle(&mut round), Ended::Moved);
+    assert_eq!(idle(&mut round), Ended::Idle(Plan::default(), LearnsBy::Streams));
     let failed = Outcome::NotDone(Trouble::Failed("forbidden".into()));
     round.writes.record(SideWrite::Status, failed, seen.now);
-    assert_eq!(idle(&mut round, &[]), Ended::Moved, "a newer failure is reported first");
-    let reported = round.writes.failed();
-    assert_eq!(idle(&mut round, &reported), Ended::Idle(Plan::default(), LearnsBy::Streams));
+    assert_eq!(idle(&mut round), Ended::Moved, "a newer failure is reported first");
+    round.reported = round.writes.failed();
+    assert_eq!(idle(&mut round), Ended::Idle(Plan::default(), LearnsBy::Streams));
 }
 
 #[test]
@@ -169,12 +185,15 @@ fn a_settled_cluster_is_not_considered_again_until_something_differs() {
     let mut round = Round::default();
     let goal = Goal { paused: true, ..goal() };
     let heartbeat = Some(Timestamp::from_second(300).expect("a time"));
-    let versions = vec![Some("1".to_owned())];
-    round.idle(Plan::default(), LearnsBy::Streams, &[], (&seen(true), &versions, heartbeat));
-    assert_eq!(round.consider(&goal, &seen(true), &versions, Freshness::Cached), Next::Unchanged);
+    let unseen = vec![Some("1".to_owned())];
+    round.idle(Plan::default(), LearnsBy::Streams, (&seen(true), &unseen, heartbeat));
+    assert_eq!(round.consider(&goal, &seen(true), &unseen, Freshness::Cached), Next::Unchanged);
+    let versions = Versions { cluster: Some("2".into()), ..Versions::default() };
+    let rewritten = Observed { versions, ..seen(true) };
+    assert_eq!(round.consider(&goal, &rewritten, &unseen, Freshness::Cached), Next::Unchanged);
     let paused = Next::Proceed(Plan::wait(WaitingOn::Unpause));
     assert_eq!(round.consider(&goal, &seen(true), &vec![], Freshness::Cached), paused);
-    assert_eq!(round.consider(&goal, &seen(true), &versions, Freshness::Cached), paused, "it was forgotten");
+    assert_eq!(round.consider(&goal, &seen(true), &unseen, Freshness::Cached), paused, "it was forgotten");
 }
 
 #[test]
@@ -182,21 +201,35 @@ fn a_step_that_leads_to_new_pods_waits_for_the_peer_service() {
     let mut round = Round::default();
     let service = SideWrite::Object("Service kv-peer".into());
     let failed = Outcome::NotDone(Trouble::Failed("forbidden".into()));
-    round.writes.record(service.clone(), failed, Timestamp::UNIX_EPOCH);
-    let obstacle = |action: &Action| round.obstacle(action, &seen(true), &service);
+    round.writes.record(service, failed, Timestamp::UNIX_EPOCH);
     let trouble = Trouble::Failed("cannot write Service kv-peer: forbidden".into());
-    assert_eq!(obstacle(&Action::CreateOrder { size: 1 }), Some(trouble));
-    assert_eq!(obstacle(&remove()), None);
+    let create = Action::CreateOrder { size: 1 };
+    assert_eq!(round.request(&create, &seen(true), &names()), Err(trouble));
+    assert!(round.request(&remove(), &three(), &names()).is_ok());
 }
 
 #[test]
-fn agents_are_told_only_when_nothing_is_left_to_do() {
-    let mut seen = seen(true);
-    let waits = || Seen::Unknown(Unanswered::AgentWaiting("for an order".into()));
-    let silent = Seen::Unknown(Unanswered::Unreachable("no response".into()));
-    seen.etcd.answers = Ordinal::below(3).zip([silent, waits(), waits()]).collect();
-    let start = Plan::wait(WaitingOn::Start { ordinal: Ordinal(1) });
-    assert_eq!(agents_to_tell(&start, &seen), [1, 2].map(Ordinal));
-    let add = Plan::act(Action::AddLearner { ordinal: Ordinal(2), cluster: CLUSTER });
-    assert_eq!(agents_to_tell(&add.then(start), &seen), []);
+fn a_step_waits_for_what_a_previous_cluster_left_and_fails_where_others_have_its_names() {
+    let round = Round::default();
+    let taken = |object, owner| Observed { taken: [Taken { object, owner }].into(), ..seen(true) };
+    let request = |action: &Action, seen: &Observed| round.request(action, seen, &names()).err();
+    let (create, scale) = (Action::CreateOrder { size: 1 }, Action::SetReplicas { replicas: 1 });
+    let left_behind = |what: &str| Some(Trouble::LeftBehind(what.into()));
+    let order = taken(Object::Order, Owner::PreviousCluster);
+    assert_eq!(request(&create, &order), left_behind("ConfigMap kv-bootstrap"));
+    assert_eq!(request(&scale, &order), None);
+    let set = taken(Object::Set, Owner::PreviousCluster);
+    assert_eq!(request(&create, &set), left_behind("StatefulSet kv"), "not even an order");
+    assert_eq!(request(&scale, &set), left_behind("StatefulSet kv"));
+    for (object, title) in [
+        (Object::Pod(Ordinal(0)), "Pod kv-0"),
+        (Object::Claim(Ordinal(0)), "PersistentVolumeClaim data-kv-0"),
+    ] {
+        let seen = taken(object, Owner::Other);
+        let text = format!(
+            "{title} exists already and has another owner: delete it, or give the cluster another name"
+        );
+        assert_eq!(request(&scale, &seen), Some(Trouble::Failed(text)));
+        assert_eq!(request(&Action::SetReplicas { replicas: 0 }, &seen), None);
+    }
 }

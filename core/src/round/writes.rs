@@ -1,6 +1,6 @@
 //! Writes beside the steps of a plan: each fails alone, is retried with a growing pause, and holds nothing else up.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -40,6 +40,7 @@ pub struct SideWrites(BTreeMap<SideWrite, Failing>);
 #[derive(Clone, Debug)]
 struct Failing {
     trouble: Trouble,
+    /// 0 while it might have been done.
     failures: u32,
     failed_at: Timestamp,
     retry_after: Duration,
@@ -50,27 +51,42 @@ impl SideWrites {
         self.0.get(write).is_none_or(|failing| failing.rest(now).is_zero())
     }
 
+    /// Whether it has not failed with this trouble before, or is due again.
+    pub(super) fn is_news(&self, write: &SideWrite, trouble: &Trouble, now: Timestamp) -> bool {
+        self.is_due(write, now) || self.0.get(write).is_none_or(|failing| failing.trouble != *trouble)
+    }
+
+    /// Whether an object is written again that could not be written before.
+    pub(super) fn retries_object(&self, now: Timestamp) -> bool {
+        let object = |write: &SideWrite| matches!(write, SideWrite::Object(_));
+        self.0.iter().any(|(write, failing)| object(write) && failing.rest(now).is_zero())
+    }
+
     /// What became of a write. Returns whether that is news.
     pub fn record(&mut self, write: SideWrite, outcome: Outcome, now: Timestamp) -> bool {
         let before = self.0.remove(&write);
-        let trouble = match outcome {
-            // What somebody else changed meanwhile is compared anew in the next round.
-            Outcome::Done | Outcome::Overtaken => return before.is_some(),
-            Outcome::NotDone(trouble) => trouble,
+        let failures = before.as_ref().map_or(0, |before| before.failures).saturating_add(1);
+        let doubled = FIRST_RETRY.saturating_mul(1 << (failures - 1).min(10)).min(LONGEST_RETRY);
+        let (trouble, failures, retry_after) = match outcome {
+            Outcome::Done => return before.is_some(),
+            // A status is computed anew from the next observation.
+            Outcome::Overtaken if write == SideWrite::Status => return before.is_some(),
+            // A cache that stays old must not lead to a request in every round.
+            Outcome::Overtaken => (Trouble::Failed("it was changed in between".into()), 0, FIRST_RETRY),
+            // The next observation shows whether it was done.
+            Outcome::Ambiguous(why) if before.is_none() => (Trouble::Failed(why), 0, Duration::ZERO),
+            Outcome::Ambiguous(why) => (Trouble::Failed(why), failures, doubled),
+            Outcome::NotDone(trouble) => (trouble, failures, doubled),
         };
-        let is_news = before.as_ref().is_none_or(|before| before.trouble != trouble);
-        let failures = before.map_or(0, |before| before.failures).saturating_add(1);
-        let retry_after = FIRST_RETRY.saturating_mul(1 << (failures - 1).min(10)).min(LONGEST_RETRY);
+        let is_news = failures > 0 && before.is_none_or(|it| it.failures == 0 || it.trouble != trouble);
         self.0.insert(write, Failing { trouble, failures, failed_at: now, retry_after });
         is_news
     }
 
-    /// Forgets messages to other pods than these, which are all that get one.
-    pub fn forget_messages_except(&mut self, pods: &[String]) {
-        self.0.retain(|write, _| match write {
-            SideWrite::Message(pod) => pods.contains(pod),
-            SideWrite::Object(_) | SideWrite::Status => true,
-        });
+    /// What is not to be written any more has not failed.
+    pub(super) fn forget_all_but<'a>(&mut self, wanted: impl Iterator<Item = &'a SideWrite>) {
+        let wanted: BTreeSet<&SideWrite> = wanted.collect();
+        self.0.retain(|write, _| wanted.contains(write));
     }
 
     /// Why a step that depends on this write cannot be done, if so.
@@ -82,7 +98,7 @@ impl SideWrites {
     pub fn failed(&self) -> Vec<FailedWrite> {
         let is_failure = |(write, failing): &(&SideWrite, &Failing)| match write {
             SideWrite::Message(_) => failing.failures >= MESSAGES_MAY_FAIL,
-            SideWrite::Object(_) | SideWrite::Status => !failing.trouble.is_wait(),
+            SideWrite::Object(_) | SideWrite::Status => failing.failures > 0 && !failing.trouble.is_wait(),
         };
         let failed = self.0.iter().filter(is_failure);
         failed.map(|(write, it)| FailedWrite { object: write.title(), error: it.trouble.cause() }).collect()
@@ -178,7 +194,32 @@ mod tests {
             writes.record(message(), taken(), NOW);
             assert_eq!(writes.failed().len(), expected);
         }
-        writes.forget_messages_except(&["kv-2".into()]);
+        writes.forget_all_but([SideWrite::Message("kv-2".into())].iter());
         assert_eq!(writes.failed(), []);
+    }
+
+    #[test]
+    fn a_write_without_a_response_is_sent_again_at_once_and_reported_the_second_time() {
+        let mut writes = SideWrites::default();
+        let silence = || Outcome::Ambiguous("no response".into());
+        for write in [service(), SideWrite::Status] {
+            assert!(!writes.record(write.clone(), silence(), NOW), "it might have been carried out");
+            assert!(writes.is_due(&write, NOW));
+            assert_eq!((writes.failed(), writes.next_retry(NOW)), (vec![], None));
+            assert!(writes.record(write.clone(), silence(), NOW));
+            assert_eq!(writes.failed().len(), 1);
+            assert!(!writes.is_due(&write, NOW));
+            writes.record(write, Outcome::Done, NOW);
+        }
+    }
+
+    #[test]
+    fn what_was_changed_in_between_is_written_again_a_little_later_and_is_no_failure() {
+        let mut writes = SideWrites::default();
+        writes.record(service(), Outcome::Overtaken, NOW);
+        assert_eq!(writes.failed(), []);
+        assert!(!writes.is_due(&service(), NOW) && writes.is_due(&service(), NOW + FIRST_RETRY));
+        writes.record(SideWrite::Status, Outcome::Overtaken, NOW);
+        assert!(writes.is_due(&SideWrite::Status, NOW), "it is computed anew");
     }
 }

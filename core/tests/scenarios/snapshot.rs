@@ -43,6 +43,8 @@ fn nothing() -> Observed {
         set: None,
         pods: BTreeMap::new(),
         claims: BTreeMap::new(),
+        versions: Default::default(),
+        taken: Default::default(),
         etcd: Etcd { answers: BTreeMap::new(), members, via: None, silent_since: BTreeMap::new() },
     }
 }

@@ -3,13 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use etcd_operator_core::agent::News;
 use etcd_operator_core::decide::Goal;
 use etcd_operator_core::names::Names;
 use etcd_operator_core::observe::{Objects, observe};
 use etcd_operator_core::observed::{MemberId, Observed, Ordinal};
-use etcd_operator_core::plan::Plan;
-use etcd_operator_core::round::{Memory, SideWrite, SideWrites, agents_to_tell};
+use etcd_operator_core::round::Memory;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Event, Pod};
@@ -17,11 +15,8 @@ use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
 
 use super::ask::{Asked, Connections, Whom};
-use super::failure::Failure;
 use super::pods;
 use super::worker::Context;
-use crate::agent;
-use crate::reach::Reach;
 use crate::telemetry::chain;
 
 /// Events only explain what is missing: nobody waits long for them.
@@ -60,26 +55,6 @@ impl Look {
         );
         let observed = observe(&objects, names, &asked.replies, &events, memory, Timestamp::now());
         Self { objects, observed, asked }
-    }
-
-    /// Tells waiting agents where the others are, and makes them read the members again. An agent may ask for the name of
-    /// a pod at once, so it is not told of one whose name has not spread.
-    pub async fn tell_agents(&self, plan: &Plan, reach: &Reach, writes: &mut SideWrites) {
-        let known = self.observed.pods.values().filter(|pod| pod.published);
-        let addresses = known.filter_map(|pod| self.objects.listed.get(&pod.uid)).flatten();
-        let news = News { addresses: addresses.copied().collect(), ..News::default() };
-        let told = agents_to_tell(plan, &self.observed);
-        let told: Vec<_> = told.iter().filter_map(|it| pods::address(self.objects.pods.get(it)?)).collect();
-        // An agent that does not get the message reads by itself, a little later.
-        let telling = told.iter().map(async |pod| (pod.pod.clone(), agent::tell(reach, pod, &news).await));
-        let replies = futures::future::join_all(telling).await;
-        let pods: Vec<_> = replies.iter().map(|(pod, _)| pod.clone()).collect();
-        writes.forget_messages_except(&pods);
-        for (pod, reply) in replies {
-            let what = format!("tell the agent in {pod} where the other pods are");
-            let result = reply.map(drop).map_err(|source| Failure::Agent { what, source });
-            super::record(writes, SideWrite::Message(pod), result);
-        }
     }
 
     /// The UID of the pod that answered as this member.

@@ -1,22 +1,21 @@
 //! The Kubernetes objects of one cluster, as a cache has them or as the API server has them now.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use etcd_operator_core::api::EtcdCluster;
 use etcd_operator_core::member::MAX_SIZE;
 use etcd_operator_core::names::{CLUSTER_LABEL, Names};
-use etcd_operator_core::observe::{Listed, Objects};
-use etcd_operator_core::observed::Ordinal;
-use etcd_operator_core::round::Versions;
+use etcd_operator_core::observe::{Listed, Objects, ours};
+use etcd_operator_core::observed::{Ordinal, Owner, Taken};
+use etcd_operator_core::request::{Object, Role};
 use futures::future::try_join_all;
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::runtime::reflector::{ObjectRef, Store};
-use kube::{Api, Client, Resource, ResourceExt};
+use kube::{Api, Client, ResourceExt};
 
 use crate::caches::Caches;
 use crate::kind::Kind;
@@ -31,15 +30,20 @@ pub fn cached(caches: &Caches, cluster: Arc<EtcdCluster>, names: &Names) -> Obje
             && slice.namespace().as_deref() == Some(&names.namespace)
     });
     let by_ordinal = Ordinal::below(MAX_SIZE);
-    let pods = by_ordinal.filter_map(|it| Some((it, get(&caches.pods, names, &names.pod(it))?)));
+    let pods = by_ordinal.filter_map(|it| Some((it, get(&caches.pods, names, Object::Pod(it))?)));
     let by_ordinal = Ordinal::below(MAX_SIZE);
-    let claims = by_ordinal.filter_map(|it| Some((it, get(&caches.claims, names, &names.claim(it))?)));
+    let claims = by_ordinal.filter_map(|it| Some((it, get(&caches.claims, names, Object::Claim(it))?)));
+    let services = Role::ALL.map(|it| (it, get(&caches.services, names, Object::Service(it))));
+    let mut taken = BTreeSet::new();
     Objects {
-        order: get(&caches.orders, names, &names.order()).filter(|it| belongs_to(&**it, &cluster)),
-        set: get(&caches.sets, names, &names.cluster).filter(|it| belongs_to(&**it, &cluster)),
+        order: ours(Object::Order, get(&caches.orders, names, Object::Order), &cluster, &mut taken),
+        set: ours(Object::Set, get(&caches.sets, names, Object::Set), &cluster, &mut taken),
         pods: pods.collect(),
         claims: claims.collect(),
         listed: listed(slices.iter().map(|slice| &**slice)),
+        services: our_services(services, &cluster, &mut taken),
+        budget: ours(Object::Budget, get(&caches.budgets, names, Object::Budget), &cluster, &mut taken),
+        taken,
         cluster,
     }
 }
@@ -48,41 +52,75 @@ pub fn cached(caches: &Caches, cluster: Arc<EtcdCluster>, names: &Names) -> Obje
 ///
 /// Everything is asked for by its name: after a write, the API server answers a list only when its own cache has
 /// caught up, a tenth of a second later, but a name at once. What the peer Service lists is as cached. Nothing goes
-/// wrong by it, because it names pods by their UIDs: at worst one that is listed by now is waited for.
+/// wrong by it, because it names pods by their UIDs: at worst one that is listed by now is waited for. Services and the
+/// budget are asked for only if the caches do not have them: then somebody else may have their names.
 pub async fn live(
     client: &Client,
     caches: &Caches,
     uid: Option<&str>,
     names: &Names,
 ) -> Result<Option<Objects>, kube::Error> {
-    let namespace = &names.namespace;
-    let clusters = Api::<EtcdCluster>::namespaced(client.clone(), namespace);
-    let orders = Api::<ConfigMap>::namespaced(client.clone(), namespace);
-    let sets = Api::<StatefulSet>::namespaced(client.clone(), namespace);
-    let order_name = names.order();
     let (cluster, order, set) = futures::try_join!(
-        clusters.get_opt(&names.cluster),
-        orders.get_opt(&order_name),
-        sets.get_opt(&names.cluster),
+        read(client, names, Object::Cluster),
+        read(client, names, Object::Order),
+        read(client, names, Object::Set),
     )?;
-    let Some(cluster) = cluster.filter(|cluster| cluster.metadata.uid.as_deref() == uid) else {
+    let Some(cluster) = cluster.filter(|it: &Arc<EtcdCluster>| it.metadata.uid.as_deref() == uid) else {
         return Ok(None);
     };
-    let cluster = Arc::new(cluster);
-    let known = cached(caches, Arc::clone(&cluster), names);
-    let ordinals = ordinals_to_ask(&cluster, set.as_ref(), &known);
-    let (pods, claims) = futures::try_join!(
-        named::<Pod>(client, names, ordinals, |it| names.pod(it)),
-        named::<PersistentVolumeClaim>(client, names, ordinals, |it| names.claim(it)),
+    let mut known = cached(caches, Arc::clone(&cluster), names);
+    let ordinals = ordinals_to_ask(&cluster, set.as_deref(), &known);
+    let unknown = Role::ALL.into_iter().filter(|it| !known.services.contains_key(it));
+    let services =
+        unknown.map(async |it| read(client, names, Object::Service(it)).await.map(|found| (it, found)));
+    let budget = async {
+        match &known.budget {
+            None => read(client, names, Object::Budget).await,
+            known => Ok(known.clone()),
+        }
+    };
+    let (pods, claims, services, budget) = futures::try_join!(
+        read_all::<Pod>(client, names, ordinals, Object::Pod),
+        read_all::<PersistentVolumeClaim>(client, names, ordinals, Object::Claim),
+        try_join_all(services),
+        budget,
     )?;
+    let mut taken = BTreeSet::new();
+    known.services.extend(our_services(services, &cluster, &mut taken));
     Ok(Some(Objects {
-        order: order.filter(|it| belongs_to(it, &cluster)).map(Arc::new),
-        set: set.filter(|it| belongs_to(it, &cluster)).map(Arc::new),
-        pods,
-        claims,
+        order: ours(Object::Order, order, &cluster, &mut taken),
+        set: ours(Object::Set, set, &cluster, &mut taken),
+        pods: labelled(pods, Object::Pod, names, &mut taken),
+        claims: labelled(claims, Object::Claim, names, &mut taken),
         listed: known.listed,
+        services: known.services,
+        budget: ours(Object::Budget, budget, &cluster, &mut taken),
+        taken,
         cluster,
     }))
+}
+
+fn our_services(
+    found: impl IntoIterator<Item = (Role, Option<Arc<Service>>)>,
+    cluster: &EtcdCluster,
+    taken: &mut BTreeSet<Taken>,
+) -> BTreeMap<Role, Arc<Service>> {
+    let ours = |(role, found)| Some((role, ours(Object::Service(role), found, cluster, taken)?));
+    found.into_iter().filter_map(ours).collect()
+}
+
+/// Those that carry the cluster's label, as the caches know them, too.
+fn labelled<K: Kind>(
+    found: Vec<(Ordinal, Arc<K>)>,
+    object: fn(Ordinal) -> Object,
+    names: &Names,
+    taken: &mut BTreeSet<Taken>,
+) -> BTreeMap<Ordinal, Arc<K>> {
+    let is_ours = |it: &(Ordinal, Arc<K>)| it.1.labels().get(CLUSTER_LABEL) == Some(&names.cluster);
+    let (ours, others): (Vec<_>, Vec<_>) = found.into_iter().partition(is_ours);
+    let other = |(ordinal, _)| Taken { object: object(ordinal), owner: Owner::Other };
+    taken.extend(others.into_iter().map(other));
+    ours.into_iter().collect()
 }
 
 /// Up to where there may be something: what is wanted, what the StatefulSet makes, and what was ever seen. Only who is
@@ -98,57 +136,29 @@ fn ordinals_to_ask(cluster: &EtcdCluster, set: Option<&StatefulSet>, known: &Obj
     u8::try_from(wanted).unwrap_or(MAX_SIZE).max(seen).min(MAX_SIZE)
 }
 
-/// The objects of the first so many ordinals that carry the cluster's label, as the caches know them, too.
-async fn named<K: Kind>(
+async fn read_all<K: Kind>(
     client: &Client,
     names: &Names,
     ordinals: u8,
-    name: impl Fn(Ordinal) -> String,
-) -> Result<BTreeMap<Ordinal, Arc<K>>, kube::Error> {
+    object: fn(Ordinal) -> Object,
+) -> Result<Vec<(Ordinal, Arc<K>)>, kube::Error> {
+    let reading = Ordinal::below(ordinals)
+        .map(async |it| read(client, names, object(it)).await.map(|found| (it, found)));
+    let found = try_join_all(reading).await?;
+    Ok(found.into_iter().filter_map(|(ordinal, found)| Some((ordinal, found?))).collect())
+}
+
+async fn read<K: Kind>(
+    client: &Client,
+    names: &Names,
+    object: Object,
+) -> Result<Option<Arc<K>>, kube::Error> {
     let objects = Api::<K>::namespaced(client.clone(), &names.namespace);
-    let asking = Ordinal::below(ordinals).map(|ordinal| {
-        let (objects, name) = (objects.clone(), name(ordinal));
-        async move { objects.get_opt(&name).await.map(|found| (ordinal, found)) }
-    });
-    let found = try_join_all(asking).await?.into_iter();
-    let ours = |object: &K| object.labels().get(CLUSTER_LABEL) == Some(&names.cluster);
-    Ok(found.filter_map(|(ordinal, found)| Some((ordinal, Arc::new(found.filter(ours)?)))).collect())
+    Ok(objects.get_opt(&object.name(names)).await?.map(Arc::new))
 }
 
-fn get<K: Kind>(store: &Store<K>, names: &Names, name: &str) -> Option<Arc<K>> {
-    store.get(&ObjectRef::new(name).within(&names.namespace))
-}
-
-/// Versions of what a snapshot does not hold.
-pub fn versions(objects: &Objects, caches: &Caches, names: &Names) -> Versions {
-    let service = |name: &str| get(&caches.services, names, name)?.resource_version();
-    // A budget's status changes by itself.
-    let generation =
-        |budget: Arc<PodDisruptionBudget>| format!("{:?} {:?}", budget.uid(), budget.metadata.generation);
-    vec![
-        objects.cluster.resource_version(),
-        objects.set.as_ref().and_then(|set| set.metadata.generation).map(|it| it.to_string()),
-        service(&names.peer_service()),
-        service(&names.client_service()),
-        service(&names.node_port_service()),
-        get(&caches.budgets, names, &names.cluster).map(generation),
-    ]
-}
-
-/// Names come back: what a former cluster of this name left behind is not ours, and neither is what a user made.
-pub fn belongs_to<K: Resource>(object: &K, cluster: &EtcdCluster) -> bool {
-    let controller = object.owner_references().iter().find(|owner| owner.controller == Some(true));
-    controller.is_some_and(|owner| cluster.metadata.uid.as_ref() == Some(&owner.uid))
-}
-
-/// Whether it belonged to another cluster of the same name, which is gone: so it goes, too.
-pub fn is_of_former<K: Resource>(object: &K, cluster: &EtcdCluster) -> bool {
-    let controller = object.owner_references().iter().find(|owner| owner.controller == Some(true));
-    controller.is_some_and(|owner| {
-        owner.kind == EtcdCluster::kind(&())
-            && Some(&owner.name) == cluster.metadata.name.as_ref()
-            && Some(&owner.uid) != cluster.metadata.uid.as_ref()
-    })
+fn get<K: Kind>(store: &Store<K>, names: &Names, object: Object) -> Option<Arc<K>> {
+    store.get(&ObjectRef::new(&object.name(names)).within(&names.namespace))
 }
 
 fn listed<'a>(slices: impl Iterator<Item = &'a EndpointSlice>) -> Listed {

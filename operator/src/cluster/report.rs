@@ -6,18 +6,14 @@ use etcd_operator_core::api::EtcdCluster;
 use etcd_operator_core::events::{self, Event};
 use etcd_operator_core::names::{FIELD_MANAGER, Names};
 use etcd_operator_core::plan::Action;
-use etcd_operator_core::status::{self, Basis};
 use jiff::Timestamp;
 use k8s_openapi::api::events::v1::Event as Published;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::PostParams;
 use kube::{Api, Client, Resource, ResourceExt};
-use serde_json::json;
 
-use super::failure::Failure;
 use super::look::Look;
 use super::worker::Context;
-use crate::kind::Kind;
 use crate::telemetry::chain;
 
 pub struct Reporter {
@@ -43,32 +39,14 @@ impl Reporter {
         Some(Arc::clone(&wrote.object))
     }
 
-    /// Writes the status if it reports something new, and returns the object as it is then.
-    pub async fn report(
-        &mut self,
-        cluster: &Arc<EtcdCluster>,
-        basis: &Basis<'_>,
-    ) -> Result<Arc<EtcdCluster>, Failure> {
-        let Some(status) = status::of_cluster(cluster, basis, Timestamp::now()) else {
-            return Ok(Arc::clone(cluster));
-        };
-        let clusters: Api<EtcdCluster> = self.api(cluster);
-        // On the version it was computed from: what somebody else recorded meanwhile is not written over.
-        let patch = json!({
-            "apiVersion": EtcdCluster::api_version(&()),
-            "kind": EtcdCluster::kind(&()),
-            "metadata": {"resourceVersion": cluster.metadata.resource_version},
-            "status": status,
-        });
-        let parameters = PatchParams::apply(FIELD_MANAGER).force();
-        let written = clusters.patch_status(&cluster.name_any(), &parameters, &Patch::Apply(patch)).await;
-        let written = Arc::new(written.map_err(|source| Failure::answered("write the status", source))?);
-        let over = cluster.metadata.resource_version.clone();
-        self.wrote = Some(Wrote { over, object: Arc::clone(&written) });
-        for event in events::of_change(cluster.status.as_ref(), &status) {
+    /// A new status was written over this object, and this is what the API server made of it.
+    pub fn reported(&mut self, cluster: &EtcdCluster, written: EtcdCluster) {
+        let status = written.status.iter();
+        for event in status.flat_map(|status| events::of_change(cluster.status.as_ref(), status)) {
             self.publish(cluster, event);
         }
-        Ok(written)
+        let over = cluster.metadata.resource_version.clone();
+        self.wrote = Some(Wrote { over, object: Arc::new(written) });
     }
 
     /// One event for each step.
@@ -97,15 +75,12 @@ impl Reporter {
             reporting_instance: Some(self.identity.clone()),
             ..Published::default()
         };
-        let events: Api<Published> = self.api(cluster);
+        let namespace = cluster.namespace().unwrap_or_default();
+        let events: Api<Published> = Api::namespaced(self.client.clone(), &namespace);
         tokio::spawn(async move {
             if let Err(error) = events.create(&PostParams::default(), &published).await {
                 tracing::debug!(error = %chain(&error), "event not written");
             }
         });
-    }
-
-    fn api<K: Kind>(&self, cluster: &EtcdCluster) -> Api<K> {
-        Api::namespaced(self.client.clone(), &cluster.namespace().unwrap_or_default())
     }
 }

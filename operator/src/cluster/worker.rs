@@ -5,31 +5,34 @@ use std::time::Instant;
 
 use etcd_operator_core::api::EtcdCluster;
 use etcd_operator_core::decide::Goal;
-use etcd_operator_core::desired::{Desired, not_rolled_out};
+use etcd_operator_core::desired::Desired;
 use etcd_operator_core::intent::Intent;
 use etcd_operator_core::names::Names;
 use etcd_operator_core::observe::Objects;
 use etcd_operator_core::observed::Observed;
 use etcd_operator_core::plan::{Action, Plan, Terms};
-use etcd_operator_core::round::{Clock, Ended, Freshness, Next, Outcome, Round, SideWrite};
+use etcd_operator_core::request::Target;
+use etcd_operator_core::round::{
+    Clock, Considered, Effect, Ended, Freshness, Next, Outcome, Round, SideWrite, Work,
+};
 use etcd_operator_core::snapshot::Snapshot;
-use etcd_operator_core::status::{Basis, Trouble, next_heartbeat};
+use etcd_operator_core::status::{Trouble, next_heartbeat};
 use etcd_operator_core::validate::{Problem, validate};
 use jiff::Timestamp;
 use kube::runtime::reflector::ObjectRef;
+use serde::Deserialize;
 use tokio::sync::Notify;
 
 use super::ask::Connections;
-use super::execute::Hands;
-use super::failure::Failure;
+use super::execute::Executor;
 use super::look::Look;
-use super::objects::{cached, live, versions};
+use super::objects::{cached, live};
 use super::report::Reporter;
-use super::surroundings::{Surroundings, peer_service};
 use super::vigil::Vigil;
 use crate::caches::{Caches, Key};
 use crate::reach::Reach;
 use crate::supervisor::PlantedPanic;
+use crate::telemetry::chain;
 
 /// What all workers share.
 pub struct Context {
@@ -55,8 +58,6 @@ pub struct Worker {
     round: Round,
 }
 
-type Spec<'a> = Result<&'a Intent, &'a [Problem]>;
-
 impl Worker {
     pub fn new(key: Key, context: Arc<Context>, wake: Arc<Notify>) -> Self {
         Self {
@@ -74,7 +75,9 @@ impl Worker {
     pub async fn run(mut self) {
         while let Some(cluster) = self.cluster() {
             self.context.planted_panic.strike(&self.key);
-            let ended = self.turn(cluster).await.unwrap_or_else(|failure| self.stuck(&failure));
+            let before = self.round.trouble().cloned();
+            let ended = self.turn(cluster).await;
+            self.log_trouble(before.as_ref());
             let Some(pause) = self.round.rest(&ended, Clock::at(Timestamp::now())) else { continue };
             // A failure is not made better by looking more often.
             tokio::time::sleep(pause.at_least).await;
@@ -86,42 +89,33 @@ impl Worker {
         format!("EtcdCluster {}/{}", self.key.namespace, self.key.name)
     }
 
-    /// The objects could not be read, or what was read is outdated.
-    fn stuck(&mut self, failure: &Failure) -> Ended {
-        match failure.outcome() {
-            Outcome::NotDone(trouble) => {
-                self.held_up(trouble);
-                Ended::Stuck
+    fn log_trouble(&self, before: Option<&Trouble>) {
+        match self.round.trouble().filter(|trouble| before != Some(trouble)) {
+            Some(wait) if wait.is_wait() => {
+                tracing::debug!(object = self.object(), reason = wait.cause(), "step waits");
             }
-            Outcome::Done | Outcome::Overtaken => {
-                self.round.overtaken();
-                Ended::Overtaken
+            Some(failure) => {
+                tracing::warn!(object = self.object(), error = failure.cause(), "step failed, retrying");
             }
+            None => {}
         }
     }
 
-    fn held_up(&mut self, trouble: Trouble) {
-        let cause = trouble.cause();
-        match (trouble.is_wait(), self.round.hold_up(trouble)) {
-            (false, true) => tracing::warn!(object = self.object(), error = cause, "step failed, retrying"),
-            (true, true) => tracing::debug!(object = self.object(), reason = cause, "step waits"),
-            (_, false) => {}
-        }
-    }
-
-    async fn turn(&mut self, cluster: Arc<EtcdCluster>) -> Result<Ended, Failure> {
+    async fn turn(&mut self, cluster: Arc<EtcdCluster>) -> Ended {
         let names = Names::of(&cluster, &self.context.domain);
         let Context { client, caches, .. } = &*self.context;
-        let freshness = self.round.begin();
+        let freshness = self.round.begin(Timestamp::now());
         let objects = match freshness {
             Freshness::Cached => cached(caches, cluster, &names),
-            Freshness::Live => {
-                let what = || "read the cluster's objects".to_owned();
-                let read = live(client, caches, cluster.metadata.uid.as_deref(), &names).await;
-                let read = read.map_err(|source| Failure::Kubernetes { what: what(), source })?;
-                let Some(objects) = read else { return Ok(Ended::Superseded) };
-                objects
-            }
+            Freshness::Live => match live(client, caches, cluster.metadata.uid.as_deref(), &names).await {
+                Ok(Some(objects)) => objects,
+                Ok(None) => return Ended::Superseded,
+                Err(error) => {
+                    let why = format!("cannot read the cluster's objects: {}", chain(&error));
+                    self.round.hold_up(Trouble::Failed(why));
+                    return Ended::Stuck;
+                }
+            },
         };
         let checked = validate(&objects.cluster);
         self.consider(objects, freshness, &names, checked.as_ref().map_err(Vec::as_slice)).await
@@ -132,36 +126,38 @@ impl Worker {
         objects: Objects,
         freshness: Freshness,
         names: &Names,
-        spec: Spec<'_>,
-    ) -> Result<Ended, Failure> {
+        spec: Result<&Intent, &[Problem]>,
+    ) -> Ended {
         let context = Arc::clone(&self.context);
         let goal =
             spec.map_or_else(|_| Goal::in_effect(&objects.cluster.spec, objects.replicas()), Goal::from);
         let (connections, memory) = (&mut self.connections, &mut self.round.memory);
         let mut look = Look::at(objects, &goal, names, &context, connections, memory).await;
         self.log_observation(&goal, &look.observed);
-        let before = versions(&look.objects, &context.caches, names);
-        let plan = match self.round.consider(&goal, &look.observed, &before, freshness) {
-            Next::Unchanged => return Ok(Ended::Idle(Plan::default(), self.vigil.keep(&look))),
-            Next::Confirm => return Ok(Ended::Moved),
+        let plan = match self.round.consider(&goal, &look.observed, &look.objects.unseen(), freshness) {
+            Next::Unchanged => return Ended::Idle(Plan::default(), self.vigil.keep(&look)),
+            Next::Confirm => return Ended::Moved,
             Next::Proceed(plan) => plan,
         };
-        let desired = spec.ok().map(|intent| Desired { intent, names, agent_image: &context.agent_image });
-        let reported = self.round.writes.failed();
-        look.objects.cluster = self.report(&look, &goal, spec, names, &plan, desired.as_ref()).await?;
-        if let Some(desired) = desired.as_ref().filter(|_| !goal.paused && !look.observed.cluster.deleting) {
-            let Context { client, caches, .. } = &*context;
-            let surroundings = Surroundings { client, caches, cluster: &look.objects.cluster, desired };
-            surroundings.keep(&look.observed, &mut self.round.writes).await;
-        }
         let learns_by = self.vigil.keep(&look);
-        look.tell_agents(&plan, &context.reach, &mut self.round.writes).await;
-        if plan.actions.is_empty() {
-            let versions = versions(&look.objects, &context.caches, names);
-            let settled = (&look.observed, &versions, next_heartbeat(&look.objects.cluster));
-            return Ok(self.round.idle(plan, learns_by, &reported, settled));
+        let desired = spec.ok().map(|intent| Desired { intent, names, agent_image: &context.agent_image });
+        let desired = desired.as_ref();
+        let (objects, seen) = (&look.objects, &look.observed);
+        let considered = Considered { goal: &goal, spec, names, desired, objects, seen, plan: &plan };
+        let Work { beside, steps } = self.round.work(&considered);
+        let target = Target { cluster: &objects.cluster, names, desired };
+        let executor = Executor { client: &context.client, reach: &context.reach, target, look: &look };
+        if let Some(ended) = self.send_beside(&beside, &executor).await {
+            return ended;
         }
-        Ok(self.act(&plan, &look, names, desired.as_ref()).await)
+        if !plan.actions.is_empty() {
+            return self.act(&steps, &executor).await;
+        }
+        if let Some(written) = self.reporter.newer_than(&look.objects.cluster) {
+            look.objects.cluster = written;
+        }
+        let settled = (&look.observed, &look.objects.unseen(), next_heartbeat(&look.objects.cluster));
+        self.round.idle(plan, learns_by, settled)
     }
 
     /// For `etcd-operator replay`, if the log filter asks for it.
@@ -173,73 +169,56 @@ impl Worker {
         }
     }
 
-    /// The EtcdCluster as it is afterwards. A status that cannot be written holds nothing else up; one that was overtaken
-    /// means that what was observed is outdated.
-    async fn report(
-        &mut self,
-        look: &Look,
-        goal: &Goal,
-        spec: Spec<'_>,
-        names: &Names,
-        plan: &Plan,
-        desired: Option<&Desired<'_>>,
-    ) -> Result<Arc<EtcdCluster>, Failure> {
-        let cluster = &look.objects.cluster;
-        if !self.round.writes.is_due(&SideWrite::Status, Timestamp::now()) {
-            return Ok(Arc::clone(cluster));
+    /// Side by side: one that fails holds up nothing else. Returns how the round ends if what was observed might not hold
+    /// any more.
+    async fn send_beside(&mut self, effects: &[Effect], executor: &Executor<'_>) -> Option<Ended> {
+        let sending = effects.iter().map(|effect| executor.send(&effect.request));
+        let results = futures::future::join_all(sending).await;
+        let (now, mut ended) = (Timestamp::now(), None);
+        for (effect, result) in effects.iter().zip(results) {
+            if effect.write == SideWrite::Status
+                && let Some(written) = result.as_ref().ok().and_then(|it| EtcdCluster::deserialize(it).ok())
+            {
+                self.reporter.reported(executor.target.cluster, written);
+            }
+            let outcome = result.map_or_else(|outcome| outcome, |_| Outcome::Done);
+            if matches!(outcome, Outcome::Overtaken | Outcome::Ambiguous(_)) {
+                ended = Some(Ended::Overtaken);
+            }
+            let (write, error) = (effect.write.title(), format!("{outcome:?}"));
+            if self.round.sent(effect, outcome, now) {
+                tracing::debug!(write, error, "write failed");
+            }
         }
-        let set = look.objects.set.as_deref().zip(desired);
-        let differing =
-            set.map(|(set, desired)| not_rolled_out(set, &desired.stateful_set(look.observed.replicas())));
-        let basis = Basis {
-            goal,
-            spec,
-            names,
-            seen: &look.observed,
-            plan,
-            trouble: self.round.trouble(),
-            failed_writes: &self.round.writes.failed(),
-            not_rolled_out: &differing.unwrap_or_default(),
-        };
-        let (written, result) = match self.reporter.report(cluster, &basis).await {
-            Ok(written) => (written, Ok(())),
-            Err(Failure::Overtaken) => return Err(Failure::Overtaken),
-            Err(failure) => (Arc::clone(cluster), Err(failure)),
-        };
-        super::record(&mut self.round.writes, SideWrite::Status, result);
-        Ok(written)
+        ended
     }
 
     /// As many steps as one observation allows.
-    async fn act(&mut self, plan: &Plan, look: &Look, names: &Names, desired: Option<&Desired<'_>>) -> Ended {
-        for action in &plan.actions {
-            if let Some(trouble) = self.round.obstacle(action, &look.observed, &peer_service(names)) {
-                self.held_up(trouble);
-                return Ended::Stuck;
-            }
+    async fn act(&mut self, steps: &[Action], executor: &Executor<'_>) -> Ended {
+        let (look, names) = (executor.look, executor.target.names);
+        for action in steps {
             let begun = Instant::now();
-            let context = Arc::clone(&self.context);
-            let hands = Hands { client: &context.client, names, desired, look, round: &self.round };
-            match hands.carry_out(action).await.map_or_else(|failure| failure.outcome(), |()| Outcome::Done) {
-                Outcome::NotDone(trouble) => {
-                    self.held_up(trouble);
-                    return Ended::Stuck;
-                }
-                outcome @ (Outcome::Done | Outcome::Overtaken) => {
-                    self.note(action, &outcome, look, names, begun);
-                    if !self.round.stepped(action, outcome) {
-                        break;
-                    }
-                }
+            let outcome = match self.round.request(action, &look.observed, names) {
+                Err(trouble) => Outcome::NotDone(trouble),
+                Ok(request) => match executor.send(&request).await {
+                    Ok(_) => Outcome::Done,
+                    Err(outcome) => outcome.of(&action.to_string()),
+                },
+            };
+            self.note(action, &outcome, look, names, begun);
+            if let Some(ended) = self.round.stepped(action, outcome) {
+                return ended;
             }
         }
         Ended::Moved
     }
 
     fn note(&mut self, action: &Action, outcome: &Outcome, look: &Look, names: &Names, begun: Instant) {
-        if *outcome != Outcome::Done {
-            tracing::debug!(%action, "object changed in the meantime");
-            return;
+        match outcome {
+            Outcome::Done => {}
+            Outcome::Overtaken => return tracing::debug!(%action, "object changed in the meantime"),
+            Outcome::Ambiguous(why) => return tracing::debug!(%action, error = why, "no response"),
+            Outcome::NotDone(_) => return,
         }
         self.reporter.did(action, look, names);
         if let Action::RemoveMember { member, .. } = action

@@ -65,7 +65,7 @@ async fn a_namespace_that_is_restricted_takes_everything_that_makes_up_a_cluster
     let names = Names { namespace: NAMESPACE.into(), cluster: "kv".into(), domain: "cluster.local".into() };
     let desired = Desired { intent: &intent, names: &names, agent_image: "example.org/operator:dev" };
 
-    for service in services(&desired) {
+    for service in services(&desired).into_values() {
         created::<Service>(&client, &service).await;
     }
     created::<PodDisruptionBudget>(&client, &desired.disruption_budget(3).expect("it is wanted")).await;

@@ -1,0 +1,206 @@
+//! From an action to the exact request: what it is about, what it changes, and what has to hold for that. The simulation
+//! applies the typed form; [`http`] renders what the shell sends to the API server.
+
+mod http;
+
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Service};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::core::{ApiResource, Resource, ResourceExt};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::agent::News;
+use crate::api::{EtcdCluster, EtcdClusterStatus};
+use crate::names::Names;
+use crate::observed::{ClusterId, MemberId, Observed, Ordinal};
+use crate::plan::Action;
+pub use http::{Target, http};
+
+/// Whatever is sent to change something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    Kube(Write),
+    Etcd(Call),
+    /// To the agent in this pod.
+    Tell(Ordinal, News),
+}
+
+/// One change of one object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Write {
+    pub object: Object,
+    pub only_if: OnlyIf,
+    pub change: Change,
+}
+
+/// What has to hold when the API server carries out a write. Otherwise it changes nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OnlyIf {
+    Absent,
+    /// It is still the object with this UID.
+    Same(String),
+    /// It is still the object with this UID, and has this resource version.
+    Unchanged(String, String),
+}
+
+/// An object of a cluster, by what it is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Object {
+    Cluster,
+    Order,
+    Set,
+    Pod(Ordinal),
+    Claim(Ordinal),
+    Service(Role),
+    Budget,
+}
+
+/// What a Service is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Role {
+    Peer,
+    Client,
+    NodePort,
+}
+
+impl Role {
+    pub const ALL: [Self; 3] = [Self::Peer, Self::Client, Self::NodePort];
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    AddFinalizer,
+    RemoveFinalizer,
+    RecordFormed(ClusterId, Timestamp),
+    /// All of its status that is ours.
+    Report(Value),
+    /// An order of this size.
+    CreateOrder(u8),
+    ArmOrder(u8),
+    /// A StatefulSet with this many pods.
+    CreateSet(u8),
+    SetReplicas(u8),
+    /// From a previous cluster of this name.
+    Adopt,
+    /// Writes down whose data a claim holds.
+    Label(MemberId),
+    /// The object as it should be.
+    Create(Value),
+    Apply(Value),
+    Delete,
+    /// Of a pod, which has this many seconds to end.
+    DeleteWithin(u32),
+}
+
+/// A change of the members of this cluster, through the etcd in one pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    pub via: Ordinal,
+    pub cluster: ClusterId,
+    pub change: MemberChange,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberChange {
+    AddLearner(Ordinal),
+    Promote(MemberId),
+    MoveLeader { from: MemberId, to: MemberId },
+    Remove(MemberId),
+}
+
+/// The request that carries out an action, with what was observed as its precondition. None if no member can be called.
+/// `turn` counts the refusals of etcd so far: each member decides by its own connections whether one can be added or
+/// removed, and might have missed that a member returned, so the next one is called. A promotion is decided by the leader,
+/// whichever member is called.
+pub fn request(action: &Action, seen: &Observed, turn: usize) -> Option<Request> {
+    let versions = &seen.versions;
+    let write = |object, only_if, change| Some(Request::Kube(Write { object, only_if, change }));
+    let delete = |object, uid: &String| write(object, OnlyIf::Same(uid.clone()), Change::Delete);
+    let unchanged = |object, uid: &String, version: Option<&String>, change| {
+        write(object, OnlyIf::Unchanged(uid.clone(), version?.clone()), change)
+    };
+    let etcd_cluster =
+        |change| unchanged(Object::Cluster, &seen.cluster.uid, versions.cluster.as_ref(), change);
+    let claim = |it, uid, change| unchanged(Object::Claim(it), uid, versions.claims.get(&it), change);
+    let call = |cluster: ClusterId, leaving, turn, change| {
+        seen.etcd.members.known().filter(|members| members.cluster == cluster)?;
+        let via = *seen.speakers(leaving).iter().cycle().nth(turn)?;
+        Some(Request::Etcd(Call { via, cluster, change }))
+    };
+    match *action {
+        Action::AddFinalizer => etcd_cluster(Change::AddFinalizer),
+        Action::RemoveFinalizer => etcd_cluster(Change::RemoveFinalizer),
+        Action::RecordFormed { cluster } => etcd_cluster(Change::RecordFormed(cluster, seen.now)),
+        Action::CreateOrder { size } => write(Object::Order, OnlyIf::Absent, Change::CreateOrder(size)),
+        Action::ArmOrder { ref uid } => {
+            let size = seen.order.as_ref()?.size;
+            unchanged(Object::Order, uid, versions.order.as_ref(), Change::ArmOrder(size))
+        }
+        Action::DeleteOrder { ref uid } => delete(Object::Order, uid),
+        // Nothing but the number is changed: the pod template stays as it is.
+        Action::SetReplicas { replicas } => match &seen.set {
+            None => write(Object::Set, OnlyIf::Absent, Change::CreateSet(replicas)),
+            Some(set) => {
+                unchanged(Object::Set, &set.uid, versions.set.as_ref(), Change::SetReplicas(replicas))
+            }
+        },
+        Action::AdoptClaim { ordinal, ref uid } => claim(ordinal, uid, Change::Adopt),
+        Action::LabelClaim { ordinal, ref uid, member } => claim(ordinal, uid, Change::Label(member)),
+        Action::DeleteClaim { ordinal, ref uid } => claim(ordinal, uid, Change::Delete),
+        Action::DeletePod { ordinal, ref uid } => delete(Object::Pod(ordinal), uid),
+        Action::DeleteSet { ref uid } => delete(Object::Set, uid),
+        Action::AddLearner { ordinal, cluster } => {
+            call(cluster, None, turn, MemberChange::AddLearner(ordinal))
+        }
+        Action::Promote { member, cluster, .. } => call(cluster, None, 0, MemberChange::Promote(member)),
+        Action::MoveLeader { from, to, cluster } => {
+            let via = seen.serves_as(from, cluster)?;
+            Some(Request::Etcd(Call { via, cluster, change: MemberChange::MoveLeader { from, to } }))
+        }
+        Action::RemoveMember { member, cluster } => {
+            call(cluster, Some(member), turn, MemberChange::Remove(member))
+        }
+    }
+}
+
+/// The write of a status that was computed from this object.
+pub fn report(cluster: &EtcdCluster, status: &EtcdClusterStatus) -> Option<Write> {
+    let only_if = OnlyIf::Unchanged(cluster.uid()?, cluster.resource_version()?);
+    Some(Write { object: Object::Cluster, only_if, change: Change::Report(json!(status)) })
+}
+
+impl Object {
+    pub fn name(self, names: &Names) -> String {
+        match self {
+            Self::Cluster | Self::Set | Self::Budget => names.cluster.clone(),
+            Self::Order => names.order(),
+            Self::Pod(ordinal) => names.pod(ordinal),
+            Self::Claim(ordinal) => names.claim(ordinal),
+            Self::Service(Role::Peer) => names.peer_service(),
+            Self::Service(Role::Client) => names.client_service(),
+            Self::Service(Role::NodePort) => names.node_port_service(),
+        }
+    }
+
+    /// `Service kv-client`
+    pub fn title(self, names: &Names) -> String {
+        format!("{} {}", self.resource().kind, self.name(names))
+    }
+
+    fn resource(self) -> ApiResource {
+        fn of<K: Resource<DynamicType = ()>>() -> ApiResource {
+            ApiResource::erase::<K>(&())
+        }
+        match self {
+            Self::Cluster => of::<EtcdCluster>(),
+            Self::Order => of::<ConfigMap>(),
+            Self::Set => of::<StatefulSet>(),
+            Self::Pod(_) => of::<Pod>(),
+            Self::Claim(_) => of::<PersistentVolumeClaim>(),
+            Self::Service(_) => of::<Service>(),
+            Self::Budget => of::<PodDisruptionBudget>(),
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Every write as the API server reads it: what it is about, what it depends on, what it changes. `UPDATE_REQUESTS=1` writes
+//! them as they are now.
+
+#[path = "scenarios/snapshot.rs"]
+mod snapshot;
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::{env, fs};
+
+use etcd_operator_core::api::EtcdCluster;
+use etcd_operator_core::desired::Desired;
+use etcd_operator_core::names::Names;
+use etcd_operator_core::observed::{ClusterId, MemberId, Observed, Ordinal, Versions};
+use etcd_operator_core::plan::Action;
+use etcd_operator_core::request::{
+    Change, Object, OnlyIf, Request, Role, Target, Write, http, report, request,
+};
+use etcd_operator_core::validate::validate;
+use serde_json::{Value, json};
+
+const CLUSTER: ClusterId = ClusterId(0xc1);
+const ONE: Ordinal = Ordinal(1);
+
+fn seen(description: &str) -> Observed {
+    let (_, mut seen) = snapshot::read(description).expect("it is understood");
+    seen.etcd.via = Some(Ordinal(0));
+    seen.versions = Versions {
+        cluster: Some("101".into()),
+        order: Some("102".into()),
+        set: Some("103".into()),
+        claims: Ordinal::below(3).map(|it| (it, format!("11{it}"))).collect(),
+    };
+    seen
+}
+
+/// Each action, and what was observed when it was decided.
+fn actions() -> Vec<(Action, Observed)> {
+    let uid = || "their-uid".to_owned();
+    let (nothing, order, running) = (seen(""), seen("order 3 unarmed"), seen("running 3"));
+    let (member, from, to) = (MemberId(0xa1), MemberId(0xa0), MemberId(0xa2));
+    vec![
+        (Action::AddFinalizer, nothing.clone()),
+        (Action::RemoveFinalizer, nothing.clone()),
+        (Action::RecordFormed { cluster: CLUSTER }, nothing.clone()),
+        (Action::CreateOrder { size: 3 }, nothing.clone()),
+        (Action::ArmOrder { uid: uid() }, order.clone()),
+        (Action::DeleteOrder { uid: uid() }, order),
+        (Action::SetReplicas { replicas: 3 }, nothing),
+        (Action::SetReplicas { replicas: 5 }, running.clone()),
+        (Action::AdoptClaim { ordinal: ONE, uid: uid() }, running.clone()),
+        (Action::LabelClaim { ordinal: ONE, uid: uid(), member }, running.clone()),
+        (Action::DeleteClaim { ordinal: ONE, uid: uid() }, running.clone()),
+        (Action::DeletePod { ordinal: ONE, uid: uid() }, running.clone()),
+        (Action::DeleteSet { uid: uid() }, running.clone()),
+        (Action::AddLearner { ordinal: Ordinal(3), cluster: CLUSTER }, running.clone()),
+        (Action::Promote { ordinal: ONE, member, cluster: CLUSTER }, running.clone()),
+        (Action::MoveLeader { from, to, cluster: CLUSTER }, running.clone()),
+        (Action::RemoveMember { member, cluster: CLUSTER }, running),
+    ]
+}
+
+/// What is written beside the steps.
+fn beside(cluster: &EtcdCluster) -> Vec<(&'static str, Write)> {
+    let same = || OnlyIf::Same("their-uid".into());
+    let service = |only_if, change| Write { object: Object::Service(Role::Client), only_if, change };
+    let content = || json!({"kind": "Service", "metadata": {"name": "kv-client"}});
+    let status = serde_json::from_value(json!({"readyReplicas": 1})).expect("a status");
+    let pod = Write { object: Object::Pod(ONE), only_if: same(), change: Change::DeleteWithin(2) };
+    vec![
+        ("write the status", report(cluster, &status).expect("it has a version")),
+        ("create a Service", service(OnlyIf::Absent, Change::Create(content()))),
+        ("correct a Service", service(same(), Change::Apply(content()))),
+        ("delete a Service", service(same(), Change::Delete)),
+        ("end a pod of a deleted cluster", pod),
+    ]
+}
+
+fn requests() -> String {
+    let cluster: EtcdCluster = serde_json::from_value(json!({
+        "apiVersion": "etcd.etcd.io/v1alpha1", "kind": "EtcdCluster", "spec": {"size": 3},
+        "metadata": {"name": "kv", "namespace": "ns", "uid": "cluster-uid", "resourceVersion": "101", "finalizers": ["example.org/theirs"]},
+    }))
+    .expect("it is a cluster");
+    let names = Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() };
+    let intent = validate(&cluster).expect("it is valid");
+    let desired = Desired { intent: &intent, names: &names, agent_image: "op:1" };
+    let target = Target { cluster: &cluster, names: &names, desired: Some(&desired) };
+    let mut text = String::from(
+        "# Each request: verb, path and query; content type; content, without that of whole objects.\n",
+    );
+    for (action, seen) in actions() {
+        let request = request(&action, &seen, 0).expect("it can be sent");
+        let lines = match request {
+            Request::Kube(write) => lines(&write, target),
+            Request::Etcd(call) => format!("{call:?}\n"),
+            Request::Tell(..) => unreachable!("no action tells"),
+        };
+        write!(text, "\n== {action}\n{lines}").expect("strings take everything");
+    }
+    for (what, write) in beside(&cluster) {
+        write!(text, "\n== {what}\n{}", lines(&write, target)).expect("strings take everything");
+    }
+    text
+}
+
+fn lines(write: &Write, target: Target<'_>) -> String {
+    let request = http(write, target).expect("the spec is valid");
+    let content = request.headers()["content-type"].to_str().expect("text");
+    let mut body: Value = serde_json::from_slice(request.body()).expect("JSON");
+    if content == "application/json" && body["spec"].is_object() {
+        body["spec"] = "...".into();
+    }
+    format!("{} {}\n{content}\n{body}\n", request.method(), request.uri())
+}
+
+#[expect(clippy::disallowed_methods, reason = "the switch of a test, not an input of a decision")]
+fn update() -> bool {
+    env::var_os("UPDATE_REQUESTS").is_some()
+}
+
+#[test]
+fn every_request_is_as_it_is_written_down() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/requests.txt");
+    let now = requests();
+    if update() {
+        fs::write(&file, &now).expect("it can be written");
+    }
+    let written = fs::read_to_string(&file).unwrap_or_default();
+    for (written, now) in written.lines().zip(now.lines()) {
+        assert_eq!(written, now, "UPDATE_REQUESTS=1 accepts this");
+    }
+    assert_eq!(written.len(), now.len(), "UPDATE_REQUESTS=1 accepts this");
+}
+
+#[test]
+fn without_a_version_that_was_read_nothing_is_sent() {
+    let unversioned = Observed { versions: Versions::default(), ..seen("running 3") };
+    for (action, _) in actions() {
+        let sent = match request(&action, &unversioned, 0) {
+            Some(Request::Kube(write)) => matches!(write.only_if, OnlyIf::Absent | OnlyIf::Same(_)),
+            Some(Request::Etcd(_)) | None => true,
+            Some(Request::Tell(..)) => false,
+        };
+        assert!(sent, "{action}");
+    }
+}
