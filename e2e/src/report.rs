@@ -28,8 +28,10 @@ pub struct Report {
 
 impl Report {
     pub fn begins(&self, number: usize, name: &str, beside: &[&str]) {
-        let beside =
-            if beside.is_empty() { String::new() } else { format!(", beside {}", beside.join(", ")) };
+        let beside = match beside.len() {
+            0 => String::new(),
+            others => format!(" beside {others} other(s)"),
+        };
         say!("{}", self.line(number, "begins", &format!("{name}{beside}")));
     }
 

@@ -109,12 +109,11 @@ mod tests {
         assert_eq!(run(&skip, false), ["volumes::two", "basics::core"]);
     }
 
-    /// What the issue tracker calls the four ways to lose the operator; the fourth, killed between any two effects of a
-    /// scaling, is in `operator/tests/harness`.
+    /// That the operator is killed between any two effects of a scaling is tested in `operator/tests/harness`.
     #[test]
     fn make_test_takes_away_what_the_operator_needs() {
         for name in [
-            "operator_faults::the_api_server_is_away_while_scaling",
+            "operator_faults::the_api_server_is_away_while_scaling_out",
             "operator_faults::one_etcd_is_cut_off_and_another_cluster_scales",
             "operator_faults::one_of_two_is_killed_while_scaling",
         ] {

@@ -24,10 +24,13 @@ pub fn tests(field: &Topology) -> Vec<Test> {
             })
             .smoke(),
         field
-            .exclusive("operator_faults::the_api_server_is_away_while_scaling", |c| {
-                away::api_server(c).boxed_local()
+            .exclusive("operator_faults::the_api_server_is_away_while_scaling_out", |c| {
+                away::api_server(c, 1, 3).boxed_local()
             })
             .smoke(),
+        field.exclusive("operator_faults::the_api_server_is_away_while_scaling_in", |c| {
+            away::api_server(c, 3, 1).boxed_local()
+        }),
         field
             .shared("operator_faults::one_etcd_is_cut_off_and_another_cluster_scales", |c| {
                 away::etcd(c).boxed_local()
