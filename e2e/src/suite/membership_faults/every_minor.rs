@@ -23,11 +23,13 @@ pub async fn faults(context: &Context, version: &str) -> Result<()> {
     settled(&cluster, 3).await?;
     let former = wiped(context, &cluster, "kv-2").await?;
     former.gets_replaced(context, &cluster, &before).await?;
-    for size in [1, 3] {
-        scaling_begins(context, &cluster, size).await?;
-        kill_operator(context).await?;
-        settled(&cluster, size).await?;
-    }
+    scaling_begins(context, &cluster, 1).await?;
+    kill_operator(context).await?;
+    settled(&cluster, 1).await?;
     before.is_still_that_of(&cluster).await?;
-    judged(context, history).await
+    judged(context, history).await?;
+    // The kubelet would make the next one that is killed wait longer; another pod begins anew.
+    let operator = context.operator().await?;
+    operator.stop().await?;
+    operator.start().await
 }
