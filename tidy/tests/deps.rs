@@ -244,7 +244,7 @@ fn every_program_that_is_called_is_checked() {
     let mut unknown = Vec::new();
     for file in files(".rs").iter().filter(|file| !file.ends_with(file!())) {
         let text = read(file);
-        // `run` is the testbed's way to call a program, and elsewhere it calls kubectl.
+        // `run` is the testbed's way to call a program, and elsewhere it calls kubectl or git.
         let in_testbed = file.starts_with(root().join("testbed"));
         let callers = ["Command::new(\"", "shell::run(&[\"", " run(&[\""];
         for caller in &callers[..if in_testbed { 3 } else { 2 }] {
