@@ -17,6 +17,10 @@ IMAGE ?= ghcr.io/etcd-k8s-operator/etcd-operator:dev
 # For sim: how many seeds, and the first one.
 SEEDS ?=
 SEED ?=
+# For test and e2e: skip tests that passed for the same sources, run only quick ones, skip none.
+RESUME ?=
+SMOKE ?=
+ALL ?=
 # For bench: measured runs of each row, and which parts of it.
 RUNS ?=
 ONLY ?=
@@ -51,7 +55,7 @@ $(if $(filter testbed current kind,$(TARGET)),,$(error TARGET is testbed, curren
 # the nodes know it.
 agent_image = $(if $(filter testbed kind,$(TARGET)),$(addprefix --agent-image ,$(file < target/deploy/agent-image)))
 
-# cargo-deny is built once, outside the tree.
+# cargo-deny, which knows how to read RustSec's database, is built once, outside the tree.
 deny_version := 0.20.2
 tools := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/etcd-k8s-operator/cargo-deny-$(deny_version)
 deny := $(tools)/bin/cargo-deny
@@ -64,7 +68,7 @@ help: ## Show this list
 		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
 		/^[a-z0-9-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo
-	@echo "Variables: TARGET=testbed|current|kind (now: $(TARGET)), NODES=1..9, DNS=fast|field|noreverse, SEEDS=N, SEED=K, RUNS=N, ONLY=PARTS, V=1"
+	@echo "Variables: TARGET=testbed|current|kind (now: $(TARGET)), NODES=1..9, DNS=fast|field|noreverse, SEEDS=N, SEED=K, RUNS=N, ONLY=PARTS, ALL=1, V=1"
 
 # The first stage of the demo. With a testbed, Go compiles beside cargo.
 begin_testbed = echo "[1/5] 0:00  compiling the operator, the demo and Kubernetes (about 11 min on 2 cores when nothing is compiled)"; \
@@ -93,18 +97,13 @@ build: deps ## Compile everything
 	cargo build --locked --workspace
 
 .PHONY: test
-test: deps ## Check and test: verify, all tests, the smoke part of e2e
-	@hack/timed "verify" $(MAKE) verify
-	@hack/timed "tests" cargo test --locked --workspace
-	@hack/timed "tests of Go" go -C testbed/go/coredns test ./denied
-	@hack/timed "tests of the history checker" go -C e2e/history-checker test .
-	@hack/timed "e2e --smoke" $(MAKE) e2e SMOKE=1
+test: deps ## Check and test: verify, all tests, the smoke part of e2e; ALL=1 repeats tests of an unchanged testbed
+	@hack/test
 
 .PHONY: verify
-verify: deps $(deny) ## Check without writing: format, lints, dependencies, generated files, links
+verify: deps ## Check without writing: format, lints, dependencies, generated files, links
 	cargo fmt --all --check
 	cargo clippy -q --locked --workspace --all-targets -- -D warnings
-	$(deny) --locked --log-level error check bans licenses sources
 	$(call build_programs,etcd-operator)
 	@generated=$$($(programs)/etcd-operator crds); diff -u $(crds) - <<<"$$generated" || { echo "$(crds) is stale: make fix" >&2; exit 1; }
 	@generated=$$($(programs)/etcd-operator api-reference); diff -u $(api_reference) - <<<"$$generated" || { echo "$(api_reference) is stale: make fix" >&2; exit 1; }
@@ -120,9 +119,9 @@ fix: deps ## Write what verify would complain about: format, simple lints, gener
 	$(gofmt) -w
 
 .PHONY: e2e
-e2e: root image ## Run every e2e test on the testbed, with the operator as it is shipped; RESUME=1 skips those that passed, SMOKE=1 runs the quick ones
+e2e: root image ## Run every e2e test on the testbed, with the operator as it is shipped; RESUME=1 skips those that passed for the same sources, SMOKE=1 runs the quick ones
 	@$(call build_programs,e2e testbed)
-	$(programs)/e2e $(if $(RESUME),--resume) $(if $(SMOKE),--smoke)
+	$(programs)/e2e $(if $(RESUME),--resume) $(if $(SMOKE),--smoke) $(if $(ALL),--all)
 
 .PHONY: sim
 sim: deps ## Run the simulation with random seeds for a long time; SEEDS=N runs so many seeds, SEED=K begins with seed K

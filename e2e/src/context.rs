@@ -1,5 +1,6 @@
 //! What a test works with.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,6 +39,8 @@ pub struct Context {
     pub cluster: Option<(Up, Client)>,
     pub namespace: String,
     pub progress: Progress,
+    /// The faults of this test, for the case that it does not undo them itself.
+    pub injected: RefCell<Vec<Injected>>,
 }
 
 impl Context {
@@ -110,6 +113,7 @@ impl Context {
 
     pub async fn inject(&self, fault: Fault) -> Result<Injected> {
         let injected = fault::inject(self.bed(), fault).await?;
+        self.injected.borrow_mut().push(injected.clone());
         self.step(format!("injected: {}", injected.id));
         Ok(injected)
     }

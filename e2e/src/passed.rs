@@ -1,119 +1,116 @@
-//! Which tests passed for the source as it is now, so that a long run can be taken up again.
+//! Which tests passed on this machine, and for which sources. Kept beside the testbed's cache: checkouts come and go.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, Result, ensure};
-use serde::{Deserialize, Serialize};
+use anyhow::{Context, Result};
 
+use crate::sources::{Dependent, fingerprint};
+use crate::test::Test;
 use crate::workspace;
 
-#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+/// A machine changes in ways that no fingerprint sees, so a pass is not believed for ever.
+const BELIEVED: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// One file for each test and fingerprint, which holds how many seconds it took.
 pub struct Passed {
-    /// Of the source that the tests passed for.
-    fingerprint: String,
-    tests: BTreeSet<String>,
+    directory: PathBuf,
+    fingerprints: BTreeMap<Dependent, String>,
 }
 
 impl Passed {
-    /// What is known of the source as it is now: nothing, if it changed since.
-    pub fn load() -> Result<Self> {
-        let fingerprint = fingerprint(&workspace::root())?;
-        let known = std::fs::read(file())
-            .ok()
-            .and_then(|bytes| serde_json::from_slice::<Self>(&bytes).ok())
-            .unwrap_or_default();
-        Ok(known.for_source(fingerprint))
+    /// For the sources as they are now: edits during a run count for the next one.
+    pub fn on_this_machine(tests: &[Test]) -> Result<Self> {
+        Self::in_directory(testbed::cache::dir().join("passed"), tests)
     }
 
-    fn for_source(self, fingerprint: String) -> Self {
-        if self.fingerprint == fingerprint { self } else { Self { fingerprint, tests: BTreeSet::new() } }
+    fn in_directory(directory: PathBuf, tests: &[Test]) -> Result<Self> {
+        let mut fingerprints = BTreeMap::new();
+        for of in tests.iter().map(Dependent::of) {
+            if let Entry::Vacant(entry) = fingerprints.entry(of) {
+                let fingerprint = fingerprint(&workspace::root(), entry.key())?;
+                entry.insert(fingerprint);
+            }
+        }
+        Ok(Self { directory, fingerprints })
     }
 
-    pub fn contains(&self, test: &str) -> bool {
-        self.tests.contains(test)
+    pub fn contains(&self, test: &Test) -> bool {
+        let modified = fs::metadata(self.file(test)).and_then(|it| it.modified());
+        modified.is_ok_and(|at| !outdated(at))
     }
 
-    /// Recorded at once: a run may be interrupted at any time.
-    pub fn record(&mut self, test: &str, ok: bool) -> Result<()> {
-        let changed = if ok { self.tests.insert(test.to_owned()) } else { self.tests.remove(test) };
-        if changed { self.save() } else { Ok(()) }
+    /// How long it took when it passed, for whatever sources.
+    pub fn took(&self, test: &Test) -> Option<Duration> {
+        let entries = fs::read_dir(self.folder(test)).ok()?.flatten();
+        let latest = entries.max_by_key(|entry| entry.metadata().and_then(|it| it.modified()).ok())?;
+        fs::read_to_string(latest.path()).ok()?.trim().parse().ok().map(Duration::from_secs)
     }
 
-    fn save(&self) -> Result<()> {
-        let path = file();
-        let dir = path.parent().context("a file in a directory")?;
-        std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
-        let new = path.with_extension("json.new");
-        std::fs::write(&new, serde_json::to_string_pretty(self)? + "\n")?;
-        std::fs::rename(&new, &path).with_context(|| format!("cannot write {}", path.display()))
+    pub fn forget(&self, test: &Test) {
+        let _ = fs::remove_file(self.file(test));
+    }
+
+    /// Recorded at once: a run can be interrupted at any time.
+    pub fn record(&self, test: &Test, took: Duration) -> Result<()> {
+        let file = self.file(test);
+        let folder = file.parent().context("a file in a folder")?;
+        fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        forget_outdated(folder);
+        fs::write(&file, took.as_secs().to_string())
+            .with_context(|| format!("cannot write {}", file.display()))
+    }
+
+    fn file(&self, test: &Test) -> PathBuf {
+        let fingerprint = self.fingerprints.get(&Dependent::of(test)).map_or("unknown", String::as_str);
+        self.folder(test).join(fingerprint)
+    }
+
+    fn folder(&self, test: &Test) -> PathBuf {
+        self.directory.join(test.name.replace("::", "-"))
     }
 }
 
-fn file() -> PathBuf {
-    workspace::results().join("e2e/passed.json")
+fn outdated(at: SystemTime) -> bool {
+    at.elapsed().unwrap_or_default() > BELIEVED
 }
 
-/// The hash of the tree that a commit of everything, as it is now, would have.
-///
-/// Taken with an index of our own: the user's index stays as it is, and committing does not change the answer.
-fn fingerprint(root: &Path) -> Result<String> {
-    let directory = git(root, None, &["rev-parse", "--absolute-git-dir"])?;
-    let ours = Path::new(&directory).join(format!("e2e-index.{}", std::process::id()));
-    // The user's index spares git from reading files that did not change.
-    let theirs = Path::new(&directory).join("index");
-    if theirs.exists() {
-        std::fs::copy(&theirs, &ours).context("cannot copy git's index")?;
+fn forget_outdated(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.metadata().and_then(|it| it.modified()).is_ok_and(outdated) {
+            let _ = fs::remove_file(entry.path());
+        }
     }
-    let tree =
-        git(root, Some(&ours), &["add", "--all", "."]).and_then(|_| git(root, Some(&ours), &["write-tree"]));
-    let _ = std::fs::remove_file(&ours);
-    tree
-}
-
-fn git(root: &Path, index: Option<&Path>, arguments: &[&str]) -> Result<String> {
-    let mut command = Command::new("git");
-    command.arg("-C").arg(root).args(arguments);
-    if let Some(index) = index {
-        command.env("GIT_INDEX_FILE", index);
-    }
-    let output = command.output().context("cannot run git")?;
-    ensure!(
-        output.status.success(),
-        "`git {}` failed: {}",
-        arguments.join(" "),
-        String::from_utf8_lossy(&output.stderr).trim()
-    );
-    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::suite;
 
     #[test]
-    fn another_source_forgets_what_passed() {
-        let passed = Passed { fingerprint: "a".into(), tests: BTreeSet::from(["one".to_owned()]) };
-        let passed = passed.for_source("a".into());
-        assert!(passed.contains("one"));
-        assert!(!passed.for_source("b".into()).contains("one"));
-    }
+    fn a_pass_is_kept_until_the_test_fails_or_the_pass_is_old() {
+        let directory = std::env::temp_dir().join(format!("e2e-passed-{}", std::process::id()));
+        let tests = suite::all();
+        let passed = Passed::in_directory(directory.clone(), &tests).expect("fingerprints");
+        let [one, other, ..] = tests.as_slice() else { panic!("there are tests") };
+        let known = |test| passed.contains(test);
+        assert!(!known(one));
+        let took = Duration::from_secs(7);
+        passed.record(one, took).expect("recorded");
+        assert!(known(one) && !known(other));
+        assert_eq!((passed.took(one), passed.took(other)), (Some(took), None));
+        passed.forget(one);
+        assert!(!known(one));
 
-    #[test]
-    fn the_fingerprint_follows_the_content_and_not_the_commits() {
-        let root = std::env::temp_dir().join(format!("e2e-fingerprint-{}", std::process::id()));
-        std::fs::create_dir_all(&root).expect("a directory");
-        let run = |arguments: &[&str]| git(&root, None, arguments).expect("git works");
-        run(&["init", "--quiet"]);
-        std::fs::write(root.join("file"), "one").expect("written");
-        let before = fingerprint(&root).expect("fingerprint");
-        run(&["add", "."]);
-        run(&["-c", "user.name=t", "-c", "user.email=t@t", "commit", "--quiet", "--message", "one"]);
-        assert_eq!(fingerprint(&root).expect("fingerprint"), before, "committing changes nothing");
-        std::fs::write(root.join("new"), "two").expect("written");
-        assert_ne!(fingerprint(&root).expect("fingerprint"), before, "a file git does not know yet counts");
-        assert_eq!(run(&["status", "--porcelain"]), "?? new", "the user's index is as it was");
-        std::fs::remove_dir_all(&root).expect("removed");
+        passed.record(one, took).expect("recorded");
+        let long_ago = SystemTime::now() - 2 * BELIEVED;
+        let file = fs::File::options().write(true).open(passed.file(one)).expect("there");
+        file.set_modified(long_ago).expect("its time can be set");
+        assert!(!known(one));
+        fs::remove_dir_all(directory).expect("removed");
     }
 }

@@ -1,5 +1,6 @@
 //! What is going on: one line per stage of a long run, one line per step of a stage.
 
+use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 use testbed::say;
@@ -18,14 +19,8 @@ impl Progress {
         Self { began: Instant::now() }
     }
 
-    /// For use inside a test: the harness has left the cursor behind the test's name.
-    pub fn start_below_name() -> Self {
-        say!("");
-        Self::start()
-    }
-
     pub fn step(&self, text: impl AsRef<str>) {
-        say!("{}", line(self.began.elapsed(), text.as_ref()));
+        tell(line(self.began.elapsed(), text.as_ref()));
     }
 
     pub fn elapsed(&self) -> Duration {
@@ -67,8 +62,36 @@ pub async fn told<T>(what: &str, work: impl Future<Output = T>) -> T {
     loop {
         match tokio::time::timeout(HEARTBEAT, work.as_mut()).await {
             Ok(done) => return done,
-            Err(_) => say!("           waiting for {} s: {what}", began.elapsed().as_secs()),
+            Err(_) => tell(format!("           waiting for {} s: {what}", began.elapsed().as_secs())),
         }
+    }
+}
+
+thread_local! {
+    /// Where the lines of this thread are kept instead of being printed.
+    static KEPT: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
+}
+
+/// From now on, keeps what this thread has to say, for the time when it can be printed in one piece.
+pub fn keep() {
+    KEPT.set(Some(Vec::new()));
+}
+
+/// What was kept; from now on everything is printed again.
+pub fn kept() -> Vec<String> {
+    KEPT.take().unwrap_or_default()
+}
+
+fn tell(line: String) {
+    let printed = KEPT.with_borrow_mut(|kept| match kept {
+        Some(lines) => {
+            lines.push(line);
+            None
+        }
+        None => Some(line),
+    });
+    if let Some(line) = printed {
+        say!("{line}");
     }
 }
 
@@ -84,6 +107,17 @@ mod tests {
     fn steps_line_up() {
         assert_eq!(line(Duration::from_millis(1_240), "one"), "    1.2 s  one");
         assert_eq!(line(Duration::from_secs(612), "two"), "  612.0 s  two");
+    }
+
+    #[test]
+    fn lines_are_kept_for_the_thread_that_wants_it() {
+        keep();
+        let progress = Progress::start();
+        progress.step("one");
+        std::thread::spawn(move || progress.step("printed")).join().expect("no panic");
+        let lines = kept();
+        assert!(matches!(lines.as_slice(), [line] if line.ends_with("one")), "{lines:?}");
+        assert!(kept().is_empty());
     }
 
     #[test]

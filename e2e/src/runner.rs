@@ -1,288 +1,155 @@
-//! Runs the suite one test at a time, those that need the same testbed one after the other.
+//! Runs tests on the testbed: shared ones side by side, exclusive ones alone.
 
-use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow};
-use futures::FutureExt;
-use futures::future::LocalBoxFuture;
-use k8s_openapi::api::core::v1::{Namespace, Node};
-use kube::api::{DeleteParams, PostParams};
-use kube::runtime::watcher;
-use kube::{Api, ResourceExt};
-use libtest_mimic::{Completion, Failed, Trial};
-use serde_json::json;
-use testbed::cluster::{Config, Testbed};
-use testbed::fault;
-use testbed::image;
+use tokio::runtime::Runtime;
 
 pub use crate::context::Context;
 use crate::context::Up;
 use crate::passed::Passed;
-use crate::progress::Progress;
-use crate::{evidence, plain, wait, workspace};
+use crate::progress::{self, Progress};
+use crate::report::{Finished, Report};
+use crate::schedule::Schedule;
+use crate::test::{Sharing, Test};
+pub use crate::trial::node_is_ready;
+use crate::trial::{self, Outcome, Session};
 
-/// No test may hang the run.
-const TEST_LIMIT: Duration = Duration::from_secs(600);
-/// How long the nodes may take to be ready again after a test.
-const HEAL_LIMIT: Duration = Duration::from_secs(90);
+/// How long nothing may be said while tests keep their lines to themselves.
+const SILENCE: Duration = Duration::from_secs(60);
 
-/// What a test needs to be there when it begins.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Topology {
-    /// Nothing is up: the test brings up and takes down what it wants.
-    Bare,
-    Up(Config),
+struct Running {
+    number: usize,
+    test: Test,
+    began: Instant,
+    /// Every test that ran at some time during this one.
+    beside: Vec<&'static str>,
 }
 
-pub type Run = for<'a> fn(&'a Context) -> LocalBoxFuture<'a, Result<()>>;
-
-pub struct Test {
-    pub name: &'static str,
-    pub topology: Topology,
-    pub smoke: bool,
-    pub run: Run,
+struct Ended {
+    number: usize,
+    outcome: Outcome,
+    /// What it had to say, unless that was printed at once.
+    lines: Vec<String>,
 }
 
-impl Topology {
-    /// Part of the short selection that every change runs.
-    pub fn smoke(&self, name: &'static str, run: Run) -> Test {
-        Test { name, topology: self.clone(), smoke: true, run }
-    }
-
-    /// Only part of the full run.
-    pub fn full(&self, name: &'static str, run: Run) -> Test {
-        Test { name, topology: self.clone(), smoke: false, run }
-    }
+pub struct Runner<'a> {
+    runtime: Runtime,
+    session: Session,
+    passed: &'a Passed,
+    report: Report,
+    running: Vec<Running>,
+    /// A test left the testbed in a state that nobody should work with.
+    unusable: bool,
+    /// Whether tests can print their lines at once.
+    one_at_a_time: bool,
+    ended: (Sender<Ended>, Receiver<Ended>),
 }
 
-/// The testbed between two tests.
-#[derive(Default)]
-struct Session {
-    up: Option<(Config, Up)>,
-}
-
-impl Session {
-    /// The testbed as the test needs it. One that is up but different is replaced.
-    async fn arrange(&mut self, topology: &Topology, progress: Progress) -> Result<Option<Up>> {
-        let Topology::Up(wanted) = topology else {
-            self.take_down(progress).await?;
-            return Ok(None);
-        };
-        if let Some((config, up)) = &self.up
-            && config == wanted
-        {
-            return Ok(Some(up.clone()));
-        }
-        if Testbed::attach().is_ok_and(|bed| bed.config() != wanted) {
-            self.take_down(progress).await?;
-        }
-        self.up = None;
-        let bed = Testbed::up(wanted.clone()).await?;
-        // A run that was interrupted may have left some.
-        fault::undo_all(&bed).await?;
-        image::ensure_etcd(plain::VERSION).await?;
-        progress.step(format!("testbed: {} node(s), DNS profile {}", wanted.nodes, wanted.dns));
-        let up = Up { bed, operator: Arc::default() };
-        self.up = Some((wanted.clone(), up.clone()));
-        Ok(Some(up))
-    }
-
-    /// Also one that somebody else brought up: there is room for one. It is said, so that nobody wonders.
-    async fn take_down(&mut self, progress: Progress) -> Result<()> {
-        if let Ok(bed) = Testbed::attach() {
-            let Config { nodes, dns } = bed.config();
-            progress.step(format!("stopping the testbed with {nodes} node(s) and DNS profile {dns}"));
-        }
-        self.up = None;
-        Testbed::down().await.context("cannot stop the testbed")
-    }
-}
-
-/// Puts the tests in order and makes them trials of the test harness.
-pub fn trials(tests: Vec<Test>, resume: bool) -> Result<Vec<Trial>> {
-    let runtime = Arc::new(tokio::runtime::Runtime::new().context("cannot start the runtime")?);
-    let session = Arc::new(Mutex::new(Session::default()));
-    let passed = match Passed::load() {
-        Err(error) if resume => return Err(error.context("cannot read which tests passed")),
-        Err(_) => None, // Not a git tree: nothing can be remembered of it.
-        Ok(passed) => Some(passed),
-    };
-    let passed = Arc::new(Mutex::new(passed));
-    let trial = |test: Test| {
-        let (runtime, session, passed) = (runtime.clone(), session.clone(), passed.clone());
-        Trial::ignorable_test(test.name, move || {
-            let mut passed = passed.lock().map_err(|_| "the record of passed tests is broken")?;
-            if resume && passed.as_ref().is_some_and(|passed| passed.contains(test.name)) {
-                return Ok(Completion::ignored_with("already passed for this source"));
-            }
-            let mut session = session.lock().map_err(|_| "the session is broken")?;
-            let outcome = runtime.block_on(run_one(&test, &mut session));
-            let recorded = passed.as_mut().map_or(Ok(()), |passed| passed.record(test.name, outcome.is_ok()));
-            outcome.map_err(|error| Failed::from(format!("{error:#}")))?;
-            recorded.map_err(|error| Failed::from(format!("{error:#}")))?;
-            Ok(Completion::Completed)
+impl<'a> Runner<'a> {
+    pub fn new(passed: &'a Passed) -> Result<Self> {
+        Ok(Self {
+            runtime: Runtime::new().context("cannot start the runtime")?,
+            session: Session::default(),
+            passed,
+            report: Report::default(),
+            running: Vec::new(),
+            unusable: false,
+            one_at_a_time: false,
+            ended: channel(),
         })
-    };
-    Ok(grouped(tests).into_iter().map(trial).collect())
-}
-
-/// Tests on a bare machine first, so that what is up at the end can stay; else in the order of first use.
-fn grouped(tests: Vec<Test>) -> Vec<Test> {
-    let mut groups: Vec<Vec<Test>> = vec![Vec::new()];
-    for test in tests {
-        let group = match &test.topology {
-            Topology::Bare => groups.first_mut(),
-            Topology::Up(_) => groups
-                .iter_mut()
-                .skip(1)
-                .find(|group| group.first().is_some_and(|first| first.topology == test.topology)),
-        };
-        match group {
-            Some(group) => group.push(test),
-            None => groups.push(vec![test]),
-        }
     }
-    groups.into_iter().flatten().collect()
-}
 
-async fn run_one(test: &Test, session: &mut Session) -> Result<()> {
-    let progress = Progress::start_below_name();
-    evidence::clear(test.name);
-    let arranged = session.arrange(&test.topology, progress).await;
-    let (bed, namespace, outcome) = match arranged {
-        Err(error) => (None, None, Err(error.context("cannot prepare the testbed"))),
-        Ok(up) => {
-            let bed = up.as_ref().map(|up| up.bed.clone());
-            match enter(test, up, progress).await {
-                Err(error) => (bed, None, Err(error)),
-                Ok(context) => {
-                    let outcome = guarded((test.run)(&context)).await;
-                    (bed, context.cluster.is_some().then_some(context.namespace), outcome)
+    /// Runs all of them, and returns what became of each.
+    pub fn run(mut self, tests: Vec<Test>, at_once: usize) -> Result<Report> {
+        self.report.total = tests.len();
+        self.one_at_a_time = at_once <= 1 || tests.len() <= 1;
+        let mut schedule = Schedule::new(tests, at_once, |test| self.passed.took(test).unwrap_or_default());
+        for number in 1.. {
+            let test = loop {
+                let running: Vec<_> = self.running.iter().map(|running| running.test.clone()).collect();
+                // An unusable testbed is replaced when nothing uses it any more.
+                let blocked = self.unusable && !running.is_empty();
+                match (!blocked).then(|| schedule.next(&running)).flatten() {
+                    Some(test) => break Some(test),
+                    None if running.is_empty() => break None,
+                    None => self.wait_for_one()?,
                 }
+            };
+            let Some(test) = test else { break };
+            self.start(number, test);
+        }
+        Ok(self.report)
+    }
+
+    fn start(&mut self, number: usize, test: Test) {
+        let names: Vec<_> = self.running.iter().map(|running| running.test.name).collect();
+        self.report.begins(number, test.name, &names);
+        for running in &mut self.running {
+            running.beside.push(test.name);
+        }
+        let arranged = self.arrange(&test);
+        self.running.push(Running { number, test: test.clone(), began: Instant::now(), beside: names });
+        let sender = self.ended.0.clone();
+        match arranged {
+            Err(error) => {
+                let outcome = Outcome::failed(error.context("cannot prepare the testbed"));
+                // The receiver is ours.
+                let _ = sender.send(Ended { number, outcome, lines: Vec::new() });
             }
-        }
-    };
-    let outcome = match outcome {
-        Ok(()) => {
-            evidence::clear(test.name);
-            Ok(())
-        }
-        Err(error) => {
-            let text = format!("{error:#}");
-            let kept = evidence::collect(test.name, &text, bed.as_ref(), namespace.as_deref()).await;
-            Err(match kept {
-                Ok(directory) => anyhow!("{text}\nevidence: {}", workspace::shown(&directory)),
-                Err(lost) => anyhow!("{text}\ncannot save evidence: {lost:#}"),
-            })
-        }
-    };
-    let Some(bed) = bed else { return outcome };
-    let left = leave(&bed, namespace.as_deref()).await;
-    if left.is_err() {
-        session.up = None;
-        let _ = Testbed::down().await;
-    }
-    outcome.and(left.context("the testbed did not recover after the test"))
-}
-
-/// A panic is a failure like any other: faults must be undone after it too.
-async fn guarded(work: impl Future<Output = Result<()>>) -> Result<()> {
-    let limited = tokio::time::timeout(TEST_LIMIT, work);
-    match AssertUnwindSafe(limited).catch_unwind().await {
-        Ok(Ok(outcome)) => outcome,
-        Ok(Err(_)) => Err(anyhow!("timed out after {TEST_LIMIT:?}")),
-        Err(panic) => {
-            let text = panic.downcast_ref::<String>().map(String::as_str);
-            let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-            Err(anyhow!("panicked: {}", text.unwrap_or("without a message")))
+            Ok(up) => self.spawn(number, test, up, sender),
         }
     }
-}
 
-async fn enter(test: &Test, up: Option<Up>, progress: Progress) -> Result<Context> {
-    let Some(up) = up else {
-        return Ok(Context { test: test.name, cluster: None, namespace: String::new(), progress });
-    };
-    let client = up.bed.client().await?;
-    let namespace: Namespace = serde_json::from_value(json!({
-        "metadata": {
-            "generateName": format!("{}-", slug(test.name)),
-            "labels": {"pod-security.kubernetes.io/enforce": "restricted"},
-        },
-    }))?;
-    let created = Api::<Namespace>::all(client.clone())
-        .create(&PostParams::default(), &namespace)
-        .await
-        .context("cannot create the test's namespace")?;
-    Ok(Context { test: test.name, cluster: Some((up, client)), namespace: created.name_any(), progress })
-}
-
-/// Undoes what the test did. The namespace goes in its own time: the next test has another one.
-async fn leave(bed: &Testbed, namespace: Option<&str>) -> Result<()> {
-    fault::undo_all(bed).await?;
-    let client = bed.client().await?;
-    if let Some(name) = namespace {
-        let namespaces = Api::<Namespace>::all(client.clone());
-        namespaces.delete(name, &DeleteParams::background()).await.context("cannot delete the namespace")?;
-    }
-    let all_ready = |nodes: &std::collections::BTreeMap<String, Node>| nodes.values().all(node_is_ready);
-    wait::objects(Api::all(client), watcher::Config::default(), "all nodes are ready", HEAL_LIMIT, all_ready)
-        .await
-        .map(drop)
-}
-
-pub fn node_is_ready(node: &Node) -> bool {
-    let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
-}
-
-/// A name that Kubernetes takes, from the end of the test's name.
-fn slug(name: &str) -> String {
-    let last = name.rsplit("::").next().unwrap_or(name);
-    let text: String =
-        last.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(40).collect();
-    text.trim_matches('-').to_ascii_lowercase()
-}
-
-#[cfg(test)]
-mod tests {
-    use testbed::cluster::DnsProfile;
-
-    use super::*;
-
-    fn test(name: &'static str, topology: Topology) -> Test {
-        Test { name, topology, smoke: false, run: |_| Box::pin(async { Ok(()) }) }
+    /// Its future stays on one thread, so each test has a thread.
+    fn spawn(&self, number: usize, test: Test, up: Option<Up>, sender: Sender<Ended>) {
+        let keeps = !self.one_at_a_time && test.sharing == Sharing::Shared;
+        let runtime = self.runtime.handle().clone();
+        std::thread::spawn(move || {
+            if keeps {
+                progress::keep();
+            }
+            let run = AssertUnwindSafe(|| runtime.block_on(trial::run(&test, up)));
+            let outcome =
+                catch_unwind(run).unwrap_or_else(|_| Outcome::failed(anyhow!("the test runner panicked")));
+            let _ = sender.send(Ended { number, outcome, lines: progress::kept() });
+        });
     }
 
-    fn up(nodes: u8) -> Topology {
-        Topology::Up(Config { nodes, dns: DnsProfile::Fast })
+    /// What runs already has the same testbed.
+    fn arrange(&mut self, test: &Test) -> Result<Option<Up>> {
+        if self.unusable {
+            self.runtime.block_on(self.session.take_down(Progress::start()))?;
+            self.unusable = false;
+        }
+        self.runtime.block_on(self.session.arrange(&test.topology))
     }
 
-    #[test]
-    fn each_testbed_comes_up_once_and_a_bare_machine_comes_first() {
-        let tests = vec![
-            test("a", up(3)),
-            test("b", up(1)),
-            test("c", Topology::Bare),
-            test("d", up(3)),
-            test("e", up(1)),
-        ];
-        let order: Vec<_> = grouped(tests).into_iter().map(|test| test.name).collect();
-        assert_eq!(order, ["c", "a", "d", "b", "e"]);
-    }
-
-    #[test]
-    fn a_namespace_can_be_named_after_any_test() {
-        assert_eq!(slug("faults::a_killed_process_comes_back"), "a-killed-process-comes-back");
-        let long = slug("volumes::a_name_that_is_much_longer_than_kubernetes_would_ever_let_us_have");
-        assert!(long.len() <= 40 && !long.ends_with('-'), "{long}");
-    }
-
-    #[tokio::test]
-    async fn a_panic_is_a_failure() {
-        let outcome = guarded(async { panic!("out of luck") }).await;
-        assert_eq!(outcome.expect_err("failed").to_string(), "panicked: out of luck");
+    fn wait_for_one(&mut self) -> Result<()> {
+        let ended = loop {
+            match self.ended.1.recv_timeout(SILENCE) {
+                Ok(ended) => break ended,
+                Err(RecvTimeoutError::Timeout) if self.one_at_a_time => {}
+                Err(RecvTimeoutError::Timeout) => {
+                    let running = self.running.iter().map(|it| (it.test.name, it.began.elapsed()));
+                    self.report.still_running(running);
+                }
+                Err(RecvTimeoutError::Disconnected) => return Err(anyhow!("no test is left to wait for")),
+            }
+        };
+        let place = self.running.iter().position(|running| running.number == ended.number);
+        let Running { number, test, began, beside } =
+            self.running.remove(place.context("a test that is not running ended")?);
+        let Outcome { result, testbed_is_usable } = ended.outcome;
+        self.unusable |= !testbed_is_usable;
+        let took = began.elapsed();
+        self.passed.forget(&test);
+        let failure = result.and_then(|()| self.passed.record(&test, took)).err();
+        let failure = failure.map(|error| format!("{error:#}"));
+        let finished = Finished { name: test.name, took, beside, failure };
+        self.report.ended(number, finished, &ended.lines);
+        Ok(())
     }
 }

@@ -9,10 +9,11 @@ use serde::{Deserialize, Serialize};
 use crate::build::Programs;
 use crate::layout::{API_PORT, CLUSTER_DOMAIN, HOST_ADDRESS, KUBERNETES_SERVICE, Layout, SERVICE_SUBNET};
 use crate::pki::{Authority, Subject};
-use crate::process::{Daemon, until};
+use crate::process::{Daemon, first_exit, until};
 
 /// The daemon's name, by which faults find it.
 pub const API_SERVER: &str = "apiserver";
+const STORE: &str = "etcd";
 
 /// Where the control plane listens.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,7 +84,7 @@ pub fn credentials(layout: &Layout, addresses: &Addresses) -> Result<Authority> 
 /// The API's own etcd: a throw-away store, so it does not wait for the disk.
 pub async fn start_store(layout: &Layout, programs: &Programs, addresses: &Addresses) -> Result<()> {
     let peer = format!("http://127.0.0.1:{}", addresses.store_peer_port);
-    Daemon::new("etcd", programs.etcd.join("etcd"))
+    Daemon::new(STORE, programs.etcd.join("etcd"))
         .file("data-dir", layout.dir().join("store"))
         .argument("--unsafe-no-fsync")
         .flag("log-level", "warn")
@@ -189,17 +190,19 @@ fn controller(layout: &Layout, programs: &Programs, name: &str) -> Daemon {
         .file("authorization-kubeconfig", &kubeconfig)
 }
 
-/// Waits until the API server says that it is ready, its start-up hooks included.
+/// Waits until the API server says that it is ready, its start-up hooks included. Fails at once if it exits.
 pub async fn wait_ready(layout: &Layout) -> Result<kube::Client> {
     let client = client(layout).await?;
     let what =
         || format!("the API server is not ready; see {}", layout.logs().join("apiserver.log").display());
-    until(Duration::from_secs(60), Duration::from_millis(100), what, async || {
+    let ready = until(Duration::from_secs(60), Duration::from_millis(100), what, async || {
         let request = http_get("/readyz")?;
         Ok(client.request_text(request).await.context("/readyz")? == "ok")
-    })
-    .await?;
-    Ok(client)
+    });
+    tokio::select! {
+        ready = ready => ready.map(|()| client.clone()),
+        exited = first_exit(layout, &[STORE, API_SERVER]) => Err(exited),
+    }
 }
 
 /// A client with the administrator's rights.

@@ -3,12 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::Command;
 
 use crate::layout::{Layout, MARK};
 use crate::shell::enter;
+
+/// How much of the log of a daemon that exited is shown.
+const EXIT_LOG_LINES: usize = 5;
 
 /// A program to be started and left running.
 pub struct Daemon {
@@ -70,8 +73,11 @@ impl Daemon {
 
 /// The recorded id of a daemon, if that process is still there and still ours.
 pub fn running(layout: &Layout, name: &str) -> Option<u32> {
-    let id = std::fs::read_to_string(layout.pids().join(name)).ok()?.trim().parse().ok()?;
-    is_ours(layout, id).then_some(id)
+    recorded(layout, name).filter(|&id| is_ours(layout, id))
+}
+
+fn recorded(layout: &Layout, name: &str) -> Option<u32> {
+    std::fs::read_to_string(layout.pids().join(name)).ok()?.trim().parse().ok()
 }
 
 /// Every process that carries the instance's mark: daemons, and what they started (containerd's shims).
@@ -92,9 +98,37 @@ fn is_ours(layout: &Layout, id: u32) -> bool {
             .is_ok_and(|environment| environment.split(|&byte| byte == 0).any(|entry| entry == mark))
 }
 
-/// Whether a process runs. A zombie does not: it keeps its directory in /proc but has no program any more.
+/// Whether a process still holds anything, such as a port.
 pub fn alive(id: u32) -> bool {
-    std::fs::read_link(format!("/proc/{id}/exe")).is_ok()
+    std::fs::read_to_string(format!("/proc/{id}/status")).is_ok_and(|status| !has_ended(&status))
+}
+
+/// A zombie has closed its files once it is the last thread of its process: the first thread can end before others. The
+/// program itself, /proc/ID/exe, disappears earlier, while files are still open.
+fn has_ended(status: &str) -> bool {
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.map(str::trim).unwrap_or_default()
+    };
+    match field("State").chars().next() {
+        Some('X') => true,
+        Some('Z') => field("Threads").parse().is_ok_and(|threads: u32| threads <= 1),
+        _ => false,
+    }
+}
+
+/// Waits until one of these daemons is gone, and tells why: the last lines of its log.
+pub async fn first_exit(layout: &Layout, names: &[&str]) -> anyhow::Error {
+    loop {
+        let ended = |name: &&&str| recorded(layout, name).is_some_and(|id| !alive(id));
+        if let Some(name) = names.iter().find(ended) {
+            let log = std::fs::read_to_string(layout.logs().join(format!("{name}.log"))).unwrap_or_default();
+            let lines: Vec<_> = log.lines().collect();
+            let last = lines[lines.len().saturating_sub(EXIT_LOG_LINES)..].join("\n");
+            return anyhow!("{name} exited; the end of its log:\n{last}");
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
 }
 
 /// Sends a signal to one process; one that is gone already is fine.
@@ -143,5 +177,49 @@ pub async fn until(
             };
         }
         tokio::time::sleep(pause).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_zombie_whose_other_threads_run_has_not_ended() {
+        let status =
+            |state: &str, threads: &str| format!("Name:\tetcd\nState:\t{state}\nThreads:\t{threads}\n");
+        assert!(has_ended(&status("Z (zombie)", "1")));
+        assert!(has_ended(&status("X (dead)", "1")));
+        assert!(!has_ended(&status("Z (zombie)", "2")));
+        assert!(!has_ended(&status("S (sleeping)", "1")));
+        assert!(!has_ended("Name:\tetcd\n"), "unknown is not gone");
+    }
+
+    #[test]
+    fn a_process_is_alive_until_it_has_ended() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("it starts");
+        assert!(alive(child.id()));
+        child.kill().expect("it runs");
+        // Nobody waits for it yet, so it stays as a zombie.
+        while alive(child.id()) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(Path::new(&format!("/proc/{}", child.id())).exists());
+        child.wait().expect("it is ours");
+        assert!(!alive(child.id()));
+    }
+
+    #[tokio::test]
+    async fn a_daemon_that_exits_at_once_is_reported_with_its_last_words() {
+        let layout = Layout::at(std::env::temp_dir().join(format!("testbed-exit-{}", std::process::id())));
+        for directory in [layout.logs(), layout.pids()] {
+            std::fs::create_dir_all(directory).expect("a directory");
+        }
+        let script = "echo starting; echo the port is taken >&2; exit 1";
+        Daemon::new("doomed", "sh").argument("-c").argument(script).start(&layout).await.expect("it starts");
+        let waiting = tokio::time::timeout(Duration::from_secs(30), first_exit(&layout, &["doomed"]));
+        let error = waiting.await.expect("it is noticed").to_string();
+        assert!(error.contains("doomed exited") && error.ends_with("the port is taken"), "{error}");
+        std::fs::remove_dir_all(layout.dir()).expect("removed");
     }
 }

@@ -1,43 +1,90 @@
 //! Runs the end-to-end tests on the testbed.
 
 use std::process::ExitCode;
+use std::time::Instant;
 
 use anyhow::Result;
 use clap::Parser;
+use e2e::passed::Passed;
+use e2e::runner::Runner;
+use e2e::selection::{Selection, Wanted};
+use e2e::suite;
 use e2e::turn::Turn;
-use e2e::{runner, suite};
 use testbed::cluster::Testbed;
+use testbed::say;
 
 /// Runs the end-to-end tests on a real Kubernetes with real etcd, and starts both
 #[derive(Parser)]
 #[command(after_help = "Logs and objects of a failed test are in target/e2e/TEST/.")]
 struct Options {
-    /// Run only the smoke tests
+    /// Run only tests whose names contain one of these
+    names: Vec<String>,
+    /// Names are whole names
+    #[arg(long)]
+    exact: bool,
+    /// Leave out tests whose names contain this
+    #[arg(long)]
+    skip: Vec<String>,
+    /// Run only the smoke tests; those of the testbed only if it changed since they passed here
     #[arg(long)]
     smoke: bool,
-    /// Skip tests that already passed for the current source
+    /// Leave out tests that passed on this machine for the same sources
     #[arg(long)]
     resume: bool,
+    /// Leave out nothing that is known to pass
+    #[arg(long)]
+    all: bool,
+    /// How many tests run side by side, those that share a testbed
+    #[arg(long, default_value_t = 3)]
+    at_once: usize,
     /// Leave the testbed running
     #[arg(long)]
     keep: bool,
-    #[command(flatten)]
-    harness: libtest_mimic::Arguments,
+    /// Print the names of the tests
+    #[arg(long)]
+    list: bool,
+}
+
+impl Options {
+    fn wanted(&self) -> Wanted {
+        Wanted {
+            smoke: self.smoke,
+            resume: self.resume,
+            all: self.all,
+            names: self.names.clone(),
+            skip: self.skip.clone(),
+            exact: self.exact,
+        }
+    }
 }
 
 fn main() -> Result<ExitCode> {
-    let mut options = Options::parse();
-    // The testbed is one per machine, and so are the faults.
-    options.harness.test_threads = Some(1);
-    let mut tests = suite::all();
-    tests.retain(|test| test.smoke || !options.smoke);
-    let _turn = if options.harness.list { None } else { Some(Turn::take()?) };
+    let options = Options::parse();
+    let tests = suite::all();
+    let passed = Passed::on_this_machine(&tests)?;
+    let selection = Selection::new(tests, &options.wanted(), |test| passed.contains(test));
+    if options.list {
+        for test in &selection.run {
+            say!("{} ({:?}, {:?})", test.name, test.sharing, test.about);
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let _turn = Turn::take()?;
     let found_up = Testbed::attach().is_ok();
-    let conclusion = libtest_mimic::run(&options.harness, runner::trials(tests, options.resume)?);
-    if !(options.harness.list || options.keep || found_up) {
+    let (began, known) = (Instant::now(), selection.known.len());
+    say!("{} tests, up to {} side by side", selection.run.len(), options.at_once);
+    if known > 0 {
+        say!(
+            "not run, because they passed on this machine for the same sources (--all runs them): {}",
+            selection.known_by_group()
+        );
+    }
+    let report = Runner::new(&passed)?.run(selection.run, options.at_once)?;
+    report.sum_up(began.elapsed(), known);
+    if !(options.keep || found_up) {
         tokio::runtime::Runtime::new()?.block_on(Testbed::down())?;
     }
-    Ok(conclusion.exit_code())
+    Ok(if report.ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 #[cfg(test)]
@@ -47,10 +94,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn our_options_and_those_of_the_harness_go_together() {
+    fn options_and_names_go_together() {
         Options::command().debug_assert();
-        let options = Options::parse_from(["e2e", "--smoke", "--resume", "--skip", "dns", "faults"]);
-        assert!(options.smoke && options.resume && !options.keep);
-        assert_eq!(options.harness.filter.as_deref(), Some("faults"));
+        let options = Options::parse_from(["e2e", "--smoke", "--skip", "dns", "faults", "lifecycle"]);
+        let wanted = options.wanted();
+        assert!(wanted.smoke && !wanted.resume && !options.keep);
+        assert_eq!(
+            (wanted.names, wanted.skip),
+            (vec!["faults".into(), "lifecycle".into()], vec!["dns".to_owned()])
+        );
     }
 }

@@ -13,7 +13,8 @@ use etcd_operator_tidy::commands::{Block, Command, anchor, blocks};
 use futures::FutureExt;
 
 use crate::kubectl::Kubectl;
-use crate::runner::{Context, Test, Topology};
+use crate::runner::Context;
+use crate::test::{About, Test, Topology};
 use crate::{answer, evidence, wait, workspace};
 
 /// For one command, `kubectl wait` included.
@@ -46,8 +47,7 @@ const DOCUMENTS: [Document; 4] = [
 /// `documents::user-guide`, and `documents::operations::back-up-by-hand` for a section.
 pub fn tests(topology: &Topology) -> Vec<Test> {
     let tests_of = |document: &Document| {
-        let (stem, add) =
-            (stem(document.path), if document.smoke { Topology::smoke } else { Topology::full });
+        let stem = stem(document.path);
         let mut names = if document.by_section {
             let sections = runnable(document.path).into_iter().map(|block| anchor(&block.section));
             sections.map(|section| format!("documents::{stem}::{section}")).collect()
@@ -56,7 +56,11 @@ pub fn tests(topology: &Topology) -> Vec<Test> {
         };
         names.dedup();
         // A test's name lives as long as the program.
-        let test = |name: String| add(topology, name.leak(), |c| followed(c).boxed_local());
+        let test = |name: String| {
+            // Pages take nodes out of service, and share the namespace of a manifest.
+            let test = topology.exclusive(name.leak(), |c| followed(c).boxed_local()).about(About::Documents);
+            if document.smoke { test.smoke() } else { test }
+        };
         names.into_iter().map(test).collect::<Vec<_>>()
     };
     DOCUMENTS.iter().flat_map(tests_of).collect()

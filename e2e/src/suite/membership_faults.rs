@@ -3,6 +3,8 @@
 mod adoption;
 mod data_lost;
 mod edits;
+mod every_minor;
+mod impossible;
 mod missed_voter;
 mod no_room;
 mod quorum_lost;
@@ -11,52 +13,74 @@ mod sudden_ends;
 
 use futures::FutureExt;
 
-use crate::runner::{Test, Topology};
+use crate::test::{Test, Topology};
 
 pub fn tests(field: &Topology) -> Vec<Test> {
     vec![
-        field.smoke("membership_faults::a_scaling_without_room_can_be_taken_back", |c| {
-            no_room::taken_back(c).boxed_local()
-        }),
-        field.full("membership_faults::a_pod_without_room_stalls_only_itself", |c| {
+        field
+            .shared("membership_faults::a_scaling_without_room_can_be_taken_back", |c| {
+                no_room::taken_back(c).boxed_local()
+            })
+            .smoke(),
+        field.shared("membership_faults::a_pod_without_room_stalls_only_itself", |c| {
             no_room::stalls_only_itself(c).boxed_local()
         }),
-        field.full("membership_faults::two_of_three_form_the_cluster", |c| {
+        field.shared("membership_faults::two_of_three_form_the_cluster", |c| {
             no_room::two_of_three(c).boxed_local()
         }),
-        field.full("membership_faults::a_cluster_that_never_formed_gets_another_size", |c| {
+        field.shared("membership_faults::an_image_that_does_not_exist_is_named", |c| {
+            impossible::by_image(c).boxed_local()
+        }),
+        field.shared("membership_faults::a_storage_class_that_does_not_exist_is_named", |c| {
+            impossible::by_storage_class(c).boxed_local()
+        }),
+        field.shared("membership_faults::a_scaling_without_volumes_can_be_taken_back", |c| {
+            impossible::by_volume(c).boxed_local()
+        }),
+        field.exclusive("membership_faults::every_fault_with_etcd_3_6", |c| {
+            every_minor::faults(c, "v3.6.16").boxed_local()
+        }),
+        field.exclusive("membership_faults::every_fault_with_etcd_3_7", |c| {
+            every_minor::faults(c, "v3.7.3").boxed_local()
+        }),
+        field.shared("membership_faults::a_cluster_that_never_formed_gets_another_size", |c| {
             no_room::never_formed(c).boxed_local()
         }),
-        field.full("membership_faults::a_birth_that_leaves_nothing_behind_is_told", |c| {
+        field.shared("membership_faults::a_birth_that_leaves_nothing_behind_is_told", |c| {
             stillborn::told_and_made_anew(c).boxed_local()
         }),
-        field.full("membership_faults::deleted_without_a_quorum", |c| quorum_lost::deleted(c).boxed_local()),
-        field.full("membership_faults::a_lost_volume_is_no_reason_to_form_a_cluster_again", |c| {
+        field
+            .shared("membership_faults::deleted_without_a_quorum", |c| quorum_lost::deleted(c).boxed_local()),
+        field.exclusive("membership_faults::a_lost_volume_is_no_reason_to_form_a_cluster_again", |c| {
             data_lost::beside_a_sibling(c).boxed_local()
         }),
-        field.smoke("membership_faults::a_wiped_single_member_is_not_born_again", |c| {
-            data_lost::single(c).boxed_local()
-        }),
-        field.full("membership_faults::a_wiped_member_of_three_is_replaced", |c| {
+        field
+            .shared("membership_faults::a_wiped_single_member_is_not_born_again", |c| {
+                data_lost::single(c).boxed_local()
+            })
+            .smoke(),
+        field.shared("membership_faults::a_wiped_member_of_three_is_replaced", |c| {
             data_lost::one_of_three(c).boxed_local()
         }),
-        field.full("membership_faults::volumes_of_a_former_cluster_are_adopted", |c| {
+        field.shared("membership_faults::volumes_of_a_former_cluster_are_adopted", |c| {
             adoption::adopted(c).boxed_local()
         }),
-        field.full("membership_faults::pods_are_deleted_while_scaling", |c| {
+        field.shared("membership_faults::pods_are_deleted_while_scaling", |c| {
             sudden_ends::pods_deleted(c).boxed_local()
         }),
-        field.full("membership_faults::a_node_crashes_while_scaling", |c| {
+        field.exclusive("membership_faults::a_node_crashes_while_scaling", |c| {
             sudden_ends::node_crashes(c).boxed_local()
         }),
-        field.full("membership_faults::a_leader_dies_while_it_is_scaled_in", |c| {
+        field.shared("membership_faults::a_leader_dies_while_it_is_scaled_in", |c| {
             sudden_ends::leader_killed(c).boxed_local()
         }),
-        field.full("membership_faults::members_come_and_go_although_the_leader_misses_one", |c| {
+        field.shared("membership_faults::members_come_and_go_although_the_leader_misses_one", |c| {
             missed_voter::come_and_go(c).boxed_local()
         }),
-        field.smoke("membership_faults::edits_are_refused_or_explained", |c| {
-            edits::refused_or_explained(c).boxed_local()
-        }),
+        field
+            .shared("membership_faults::edits_are_refused_or_explained", |c| {
+                edits::refused_or_explained(c).boxed_local()
+            })
+            .smoke(),
     ]
 }

@@ -18,7 +18,8 @@ use super::lifecycle::{Identity, born, judged};
 use super::{KEY, LIMIT, VALUE};
 use crate::install::{self, API_GROUP, DEPLOYMENT, NAMESPACE};
 use crate::operated::{Operated, Promised};
-use crate::runner::{Context, Test, Topology};
+use crate::runner::Context;
+use crate::test::{About, Test, Topology};
 use crate::{evidence, readme, wait, workspace};
 
 const INSTALL: &str = "Install the operator";
@@ -32,15 +33,20 @@ const DELETE_VOLUMES: &str = "Delete the volumes";
 const IMAGE_OF_README: &str = "registry.example.com/etcd/etcd-operator:0.1";
 
 pub fn tests(field: &Topology) -> Vec<Test> {
-    vec![
-        field.full("uninstall::clusters_outlive_the_operator_and_the_next_one_takes_over", |c| {
+    let tests = vec![
+        field.exclusive("uninstall::clusters_outlive_the_operator_and_the_next_one_takes_over", |c| {
             operator_replaced(c).boxed_local()
         }),
-        field.smoke("uninstall::everything_is_removed_while_clusters_exist", |c| everything(c).boxed_local()),
-        field.full("uninstall::everything_is_removed_after_the_operator_is_gone", |c| {
+        field
+            .exclusive("uninstall::everything_is_removed_while_clusters_exist", |c| {
+                everything(c).boxed_local()
+            })
+            .smoke(),
+        field.exclusive("uninstall::everything_is_removed_after_the_operator_is_gone", |c| {
             everything_without_operator(c).boxed_local()
         }),
-    ]
+    ];
+    tests.into_iter().map(|test| test.about(About::Documents)).collect()
 }
 
 /// Removed, installed again and upgraded: clients keep writing, and no pod restarts.

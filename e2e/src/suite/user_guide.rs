@@ -4,12 +4,14 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Result, bail, ensure};
+use futures::FutureExt;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 
 use super::LIMIT;
 use crate::etcd::{CLIENT_PORT, Member};
 use crate::runner::Context;
+use crate::test::{About, Test, Topology};
 use crate::{wait, workspace};
 
 const NAMESPACE: &str = "test-scaling";
@@ -18,8 +20,13 @@ const FIRST_POD: &str = "test-scaling-cluster-0";
 const MANIFEST: &str = "test/testdata/test-scaling-scenarios.yaml";
 const NODE_PORT: u16 = 30379;
 
+pub fn tests(field: &Topology) -> Vec<Test> {
+    let test = field.shared("user_guide::clients_connect_from_outside", |c| outside(c).boxed_local());
+    vec![test.smoke().about(About::Documents)]
+}
+
 /// A client outside of the cluster reads what was written inside.
-pub async fn outside(context: &Context) -> Result<()> {
+async fn outside(context: &Context) -> Result<()> {
     context.operator().await?;
     let manifest = workspace::root().join(MANIFEST).display().to_string();
     let kubectl = context.kubectl();

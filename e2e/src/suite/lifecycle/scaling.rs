@@ -3,7 +3,7 @@
 use anyhow::Result;
 use serde_json::json;
 
-use super::{born, judged, scaled};
+use super::{born, judged, judged_without_gap, scaled};
 use crate::operated::{Operated, Promised};
 use crate::runner::Context;
 use crate::suite::LIMIT;
@@ -21,6 +21,15 @@ pub async fn through(context: &Context, first: u8, sizes: &[u8]) -> Result<()> {
         scaled(&cluster, size).await?;
     }
     judged(context, history).await
+}
+
+/// Clients can write all the time.
+pub async fn without_gap(context: &Context, first: u8, sizes: &[u8]) -> Result<()> {
+    let (cluster, history) = born(context, first, json!({})).await?;
+    for &size in sizes {
+        scaled(&cluster, size).await?;
+    }
+    judged_without_gap(context, history).await
 }
 
 /// Three, then five, one and three again: once faster than anything can be done, and once in the middle of each.

@@ -5,32 +5,31 @@ use etcd_operator_core::api::Phase;
 use serde_json::json;
 
 use super::{Identity, born, judged, scaled, stalled};
-use crate::history::History;
 use crate::operated::{Operated, Promised};
 use crate::runner::Context;
 
 pub async fn one_three_one_none_one(context: &Context) -> Result<()> {
-    let (cluster, mut history) = born(context, 1, json!({})).await?;
+    let (cluster, history) = born(context, 1, json!({})).await?;
     scaled(&cluster, 3).await?;
     scaled(&cluster, 1).await?;
-    let before = stopped(&cluster, &mut history, 1).await?;
-    started(&cluster, &mut history, 1, &before).await?;
+    let before = stopped(&cluster, 1).await?;
+    started(&cluster, 1, &before).await?;
     judged(context, history).await
 }
 
 pub async fn three_none_three(context: &Context) -> Result<()> {
-    let (cluster, mut history) = born(context, 3, json!({})).await?;
-    let before = stopped(&cluster, &mut history, 1).await?;
-    started(&cluster, &mut history, 3, &before).await?;
+    let (cluster, history) = born(context, 3, json!({})).await?;
+    let before = stopped(&cluster, 1).await?;
+    started(&cluster, 3, &before).await?;
     judged(context, history).await
 }
 
 /// All members stop as they are, and are the same ones afterwards.
 pub async fn retain_all(context: &Context) -> Result<()> {
-    let (cluster, mut history) = born(context, 3, json!({"storage": {"onStop": "RetainAll"}})).await?;
+    let (cluster, history) = born(context, 3, json!({"storage": {"onStop": "RetainAll"}})).await?;
     let members = cluster.member_list().await?;
-    let before = stopped(&cluster, &mut history, 3).await?;
-    started(&cluster, &mut history, 3, &before).await?;
+    let before = stopped(&cluster, 3).await?;
+    started(&cluster, 3, &before).await?;
     let after = cluster.member_list().await?;
     ensure!(members == after, "other members than before: {after:?}, were {members:?}");
     judged(context, history).await
@@ -54,9 +53,8 @@ pub async fn delete(context: &Context) -> Result<()> {
     Ok(())
 }
 
-/// Nobody writes meanwhile; so many volumes are left.
-async fn stopped(cluster: &Operated, history: &mut History, claims: u8) -> Result<Identity> {
-    history.pause().await;
+/// Clients write until the last member is gone; so many volumes are left.
+async fn stopped(cluster: &Operated, claims: u8) -> Result<Identity> {
     let before = Identity::of(cluster).await?;
     cluster.scale(0).await?;
     cluster.wait_until_settled(0).await?;
@@ -64,9 +62,7 @@ async fn stopped(cluster: &Operated, history: &mut History, claims: u8) -> Resul
     Ok(before)
 }
 
-async fn started(cluster: &Operated, history: &mut History, size: u8, before: &Identity) -> Result<()> {
+async fn started(cluster: &Operated, size: u8, before: &Identity) -> Result<()> {
     scaled(cluster, size).await?;
-    before.is_still_that_of(cluster).await?;
-    history.resume();
-    Ok(())
+    before.is_still_that_of(cluster).await
 }

@@ -13,8 +13,8 @@ use crate::operated::{Operated, Promised};
 use crate::runner::Context;
 use crate::suite::BACK_OFF_LIMIT;
 use crate::suite::disturbed::{all_began, leader, nobody_began_anew, refused_for, wait_for_log};
+use crate::suite::kill;
 use crate::suite::lifecycle::{Identity, born, judged};
-use crate::suite::process_faults::kill;
 use crate::wait;
 
 /// Several times as long as an agent waits between two looks.
@@ -81,7 +81,7 @@ pub async fn one_of_three(context: &Context) -> Result<()> {
 }
 
 /// All files are deleted under the running etcd, which then dies. Returns who it was.
-async fn wiped(context: &Context, cluster: &Operated, pod: &str) -> Result<Former> {
+pub(super) async fn wiped(context: &Context, cluster: &Operated, pod: &str) -> Result<Former> {
     let former = Former::of(cluster, pod).await?;
     let claim = format!("data-{pod}");
     context.inject(Fault::WipeVolume { claim, namespace: cluster.namespace.clone() }).await?;
@@ -108,7 +108,7 @@ async fn replaced_volume(context: &Context, cluster: &Operated, pod: &str) -> Re
 }
 
 /// A member that has lost its data.
-struct Former {
+pub(super) struct Former {
     pod: String,
     id: u64,
 }
@@ -120,7 +120,12 @@ impl Former {
     }
 
     /// Waits until another member is in its place, in the same cluster with all its data.
-    async fn gets_replaced(self, context: &Context, cluster: &Operated, before: &Identity) -> Result<()> {
+    pub(super) async fn gets_replaced(
+        self,
+        context: &Context,
+        cluster: &Operated,
+        before: &Identity,
+    ) -> Result<()> {
         let Self { pod, id } = self;
         let gone = async || Ok(cluster.member_list().await?.iter().all(|member| member.id != id));
         wait::until(&format!("the previous member of {pod} is removed"), BACK_OFF_LIMIT, gone).await?;

@@ -8,7 +8,7 @@ use crate::operated::Operated;
 use crate::runner::Context;
 use crate::suite::disturbed::{cut_off, holds};
 use crate::suite::lifecycle::{born, judged};
-use crate::suite::process_faults::pause;
+use crate::suite::pause;
 use crate::wait;
 
 /// Deleting goes through, with the volumes as the policy says.

@@ -10,8 +10,8 @@ use crate::operated::{Operated, Promised};
 use crate::runner::{Context, node_is_ready};
 use crate::suite::LIMIT;
 use crate::suite::disturbed::{move_leader, node_of, scaling_begins};
+use crate::suite::kill;
 use crate::suite::lifecycle::{born, judged};
-use crate::suite::process_faults::kill;
 use crate::wait;
 
 /// The new member's pod first, then all of them, then one that is to go.
@@ -52,13 +52,13 @@ pub async fn leader_killed(context: &Context) -> Result<()> {
     judged(context, history).await
 }
 
-async fn settled(cluster: &Operated, size: u8) -> Result<()> {
+pub(super) async fn settled(cluster: &Operated, size: u8) -> Result<()> {
     cluster.wait_until_settled(size).await?;
     cluster.agrees(&Promised::members(size)).await
 }
 
 /// Those that are there.
-async fn deleted(context: &Context, cluster: &Operated, pods: &[&str]) -> Result<()> {
+pub(super) async fn deleted(context: &Context, cluster: &Operated, pods: &[&str]) -> Result<()> {
     let delete = ["delete", "pod", "--namespace", &cluster.namespace, "--wait=false", "--ignore-not-found"];
     context.kubectl().run(&[&delete[..], pods].concat()).await?;
     context.step(format!("{pods:?} are deleted"));

@@ -17,18 +17,16 @@ use crate::suite::lifecycle::{born, judged, scaled};
 const AWAY: Duration = Duration::from_secs(20);
 const OTHER: &str = "other";
 
-pub async fn api_server(context: &Context) -> Result<()> {
-    let (cluster, history) = born(context, 1, json!({})).await?;
-    for size in [3, 1] {
-        scaling_begins(context, &cluster, size).await?;
-        let stop = context.inject(Fault::StopApiServer).await?;
-        tokio::time::sleep(AWAY).await;
-        history.goes_on(LIMIT).await?;
-        context.step("clients write without an API server");
-        context.undo(&stop).await?;
-        cluster.wait_until_settled(size).await?;
-        cluster.agrees(&Promised::members(size)).await?;
-    }
+pub async fn api_server(context: &Context, from: u8, to: u8) -> Result<()> {
+    let (cluster, history) = born(context, from, json!({})).await?;
+    scaling_begins(context, &cluster, to).await?;
+    let stop = context.inject(Fault::StopApiServer).await?;
+    tokio::time::sleep(AWAY).await;
+    history.goes_on(LIMIT).await?;
+    context.step("clients write without an API server");
+    context.undo(&stop).await?;
+    cluster.wait_until_settled(to).await?;
+    cluster.agrees(&Promised::members(to)).await?;
     judged(context, history).await
 }
 

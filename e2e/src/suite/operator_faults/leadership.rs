@@ -1,8 +1,6 @@
 //! Who leads: one that is killed, one that ends in good order, and one that stands still and comes back.
 
-use anyhow::{Context as _, Result, ensure};
-use k8s_openapi::api::coordination::v1::Lease;
-use kube::Api;
+use anyhow::{Result, ensure};
 use serde_json::json;
 use testbed::fault::Fault;
 
@@ -10,11 +8,9 @@ use crate::install::{DEPLOYMENT, NAMESPACE, Operator};
 use crate::operated::{LIMIT, Operated, Promised};
 use crate::runner::Context;
 use crate::suite::disturbed::scaling_begins;
+use crate::suite::elected::{CONTAINER, kill_operator, leader, next_leader};
 use crate::suite::lifecycle::{born, judged, scaled};
 use crate::wait;
-
-/// Of the operator's pod.
-const CONTAINER: &str = "operator";
 
 /// The kubelet starts it again, and nobody told anybody that it was gone.
 pub async fn killed_in_its_pod(context: &Context) -> Result<()> {
@@ -35,13 +31,7 @@ pub async fn one_of_two_is_killed(context: &Context) -> Result<()> {
 async fn killed_while_scaling(context: &Context, cluster: &Operated) -> Result<()> {
     for size in [3, 1] {
         scaling_begins(context, cluster, size).await?;
-        let fault = Fault::KillProcess {
-            pod: leader(context).await?,
-            namespace: NAMESPACE.into(),
-            container: Some(CONTAINER.into()),
-            process: None,
-        };
-        context.inject(fault).await?;
+        kill_operator(context).await?;
         cluster.wait_until_settled(size).await?;
         cluster.agrees(&Promised::members(size)).await?;
     }
@@ -109,32 +99,4 @@ async fn two_operators(context: &Context) -> Result<&Operator> {
     operator.ready().await?;
     context.step(format!("two operators; {} leads", leader(context).await?));
     Ok(operator)
-}
-
-/// The pod of the operator that leads.
-async fn leader(context: &Context) -> Result<String> {
-    let mut found = None;
-    let somebody = async || {
-        found = holder(&leases(context).get(DEPLOYMENT).await?);
-        Ok(found.is_some())
-    };
-    wait::until("an operator leads", LIMIT, somebody).await?;
-    found.context("nobody leads")
-}
-
-async fn next_leader(context: &Context, former: &str) -> Result<String> {
-    let what = format!("another operator than {former} leads");
-    let another = |lease: &Lease| holder(lease).is_some_and(|it| it != former);
-    let lease = wait::present(leases(context), DEPLOYMENT, &what, LIMIT, another).await?;
-    holder(&lease).context("nobody leads")
-}
-
-fn leases(context: &Context) -> Api<Lease> {
-    Api::namespaced(context.client().clone(), NAMESPACE)
-}
-
-/// What stands behind the pod's name makes every run of it another holder.
-fn holder(lease: &Lease) -> Option<String> {
-    let identity = lease.spec.as_ref()?.holder_identity.as_deref().filter(|it| !it.is_empty())?;
-    Some(identity.rsplit_once('_').map_or(identity, |(pod, _)| pod).to_owned())
 }

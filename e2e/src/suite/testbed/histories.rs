@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
 
-use super::{BACK_OFF_LIMIT, LIMIT, Three, process_faults};
+use super::{BACK_OFF_LIMIT, LIMIT, Three, kill, pause};
 use crate::history::{Checker, Endpoints, Judgement};
 use crate::runner::Context;
 use crate::{etcd, wait};
@@ -25,7 +25,7 @@ pub async fn leader_killed(context: &Context) -> Result<()> {
     tokio::time::sleep(WHILE).await;
     let leader = etcd::leader(&three.members).await?;
     let before = wait::restarts(&context.pods().get(&leader.name).await?);
-    context.inject(process_faults::kill(context, &leader.name)).await?;
+    context.inject(kill(context, &leader.name)).await?;
     history.goes_on(LIMIT).await?;
     let came_back = |pod: &_| wait::restarts(pod) > before && wait::is_ready(pod);
     wait::present(context.pods(), &leader.name, "the member runs again", BACK_OFF_LIMIT, came_back).await?;
@@ -48,7 +48,7 @@ pub async fn quorum_lost(context: &Context) -> Result<()> {
     let follower = members.iter().find(|member| **member != leader).context("a leader without followers")?;
     let mut paused = Vec::new();
     for member in [&leader, follower] {
-        paused.push(context.inject(process_faults::pause(context, &member.name)).await?);
+        paused.push(context.inject(pause(context, &member.name)).await?);
     }
     tokio::time::sleep(WHILE).await;
     for pause in &paused {

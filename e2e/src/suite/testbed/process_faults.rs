@@ -1,10 +1,8 @@
 //! Processes that die or stand still.
 
 use anyhow::{Result, ensure};
-use testbed::fault::Fault;
 
-use super::{BACK_OFF_LIMIT, LIMIT, Three, all_serve};
-use crate::plain::CONTAINER;
+use super::{BACK_OFF_LIMIT, LIMIT, Three, all_serve, kill, pause};
 use crate::runner::Context;
 use crate::wait;
 
@@ -36,22 +34,4 @@ pub async fn paused(context: &Context) -> Result<()> {
     let after = wait::restarts(&context.pods().get(&victim.name).await?);
     ensure!(after == before, "it was started anew instead of resumed");
     Ok(())
-}
-
-pub fn kill(context: &Context, pod: &str) -> Fault {
-    Fault::KillProcess {
-        pod: pod.into(),
-        namespace: context.namespace.clone(),
-        container: Some(CONTAINER.into()),
-        process: Some("etcd".into()),
-    }
-}
-
-pub fn pause(context: &Context, pod: &str) -> Fault {
-    Fault::PauseProcess {
-        pod: pod.into(),
-        namespace: context.namespace.clone(),
-        container: Some(CONTAINER.into()),
-        process: Some("etcd".into()),
-    }
 }

@@ -8,8 +8,7 @@ use kube::Api;
 use kube::api::DeleteParams;
 use testbed::fault::{Fault, Injected};
 
-use super::process_faults::kill;
-use super::{BACK_OFF_LIMIT, KEY, LIMIT, Three, VALUE, all_serve, serves_again};
+use super::{BACK_OFF_LIMIT, KEY, LIMIT, Three, VALUE, all_serve, kill, serves_again};
 use crate::runner::Context;
 use crate::wait;
 
