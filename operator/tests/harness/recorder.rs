@@ -1,11 +1,11 @@
 //! What became of the objects of a run: how often each was changed, and what they are like now.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use etcd_operator_core::api::EtcdCluster;
-use etcd_operator_core::names::{CLUSTER_UID_LABEL, MEMBER_ID_LABEL};
+use etcd_operator_core::names::{ADOPT_ANNOTATION, CLUSTER_UID_LABEL, MEMBER_ID_LABEL};
 use futures::StreamExt;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Service};
@@ -59,13 +59,19 @@ impl Recorder {
         changes
     }
 
-    /// How long nothing was changed but statuses.
+    /// How long nothing was changed, statuses included.
     pub fn quiet_for(&self) -> Duration {
         self.state().last.elapsed()
     }
 
     pub fn object(&self, kind: &str, name: &str) -> Option<Value> {
         self.state().objects.get(&format!("{kind} {name}")).cloned()
+    }
+
+    /// Of everything that is there.
+    pub fn kinds(&self) -> BTreeSet<String> {
+        let state = self.state();
+        state.objects.keys().filter_map(|key| Some(key.split_once(' ')?.0.to_owned())).collect()
     }
 
     /// Without what differs from run to run: UIDs, times, addresses.
@@ -110,9 +116,9 @@ async fn watch(objects: Api<DynamicObject>, kind: String, state: Arc<Mutex<State
             true => state.objects.remove(&key),
             false => state.objects.insert(key.clone(), object.clone()),
         };
+        state.last = Instant::now();
         if deleted || before.is_none_or(|before| without_status(before) != without_status(object)) {
             *state.changes.entry(key).or_default() += 1;
-            state.last = Instant::now();
         }
     }
 }
@@ -126,7 +132,7 @@ fn without_status(mut object: Value) -> Value {
 }
 
 /// Fields whose values nobody chose.
-const CHANCE: [&str; 14] = [
+const CHANCE: [&str; 15] = [
     "uid",
     "resourceVersion",
     "managedFields",
@@ -139,6 +145,7 @@ const CHANCE: [&str; 14] = [
     "leaderID",
     "leader",
     "id",
+    ADOPT_ANNOTATION,
     CLUSTER_UID_LABEL,
     MEMBER_ID_LABEL,
 ];
