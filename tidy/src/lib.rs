@@ -1,6 +1,7 @@
 //! The source tree as text, for the rules in `tests/`.
 
 pub mod commands;
+pub mod mutants;
 pub mod prose;
 
 use std::path::{Path, PathBuf};
