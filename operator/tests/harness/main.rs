@@ -38,13 +38,16 @@ fn trials() -> Vec<Trial> {
         trial("single_requests_fail", requests::fail),
         trial("a_watch_freezes", requests::freeze).with_ignored_flag(true),
     ];
-    for version in inside::VERSIONS {
-        for scenario in [sweep::CREATE, sweep::SCALE].into_iter().chain(sweep::OTHERS) {
-            let scenario = Scenario { version, ..scenario };
-            let name =
-                format!("sweep {} {version}", scenario.name).replace(|it: char| !it.is_alphanumeric(), "_");
-            trials.push(trial(&name, move || sweep::each_effect(scenario)).with_ignored_flag(true));
-        }
+    for scenario in sweep::ALL {
+        let mut swept = |what: &str, version: &'static str, test: fn(Scenario)| {
+            let name = format!("{what} {} {version}", scenario.name);
+            let name = name.replace(|it: char| !it.is_alphanumeric(), "_");
+            let trial = trial(&name, move || test(Scenario { version, ..scenario }));
+            trials.push(trial.with_ignored_flag(true));
+        };
+        swept("variants", inside::ONE_LEARNER, sweep::each_variant);
+        swept("variants", inside::TWO_LEARNERS, sweep::each_variant);
+        swept("sweep", inside::TWO_LEARNERS, sweep::each_effect);
     }
     trials
 }

@@ -52,6 +52,11 @@ impl Recorder {
         Self { state, _watches: watches }
     }
 
+    /// From now on changes count.
+    pub fn begin(&self) {
+        self.state().changes.clear();
+    }
+
     /// The budget follows the voters, and how many of their numbers a round sees on the way is chance.
     pub fn changes(&self) -> Changes {
         let mut changes = self.state().changes.clone();
@@ -77,13 +82,15 @@ impl Recorder {
     /// Without what differs from run to run: UIDs, times, addresses.
     pub fn comparable(&self, namespace: &str) -> Objects {
         let objects = self.state().objects.clone();
-        let uids = objects.values().filter(|it| it["kind"] == "EtcdCluster");
-        let uid = uids.filter_map(|it| it["metadata"]["uid"].as_str()).next().unwrap_or("none").to_owned();
+        let cluster = objects.values().find(|it| it["kind"] == "EtcdCluster");
+        let metadata = cluster.map(|it| it["metadata"].clone()).unwrap_or_default();
+        let uid = metadata["uid"].as_str().unwrap_or("none");
+        let adopted = metadata["annotations"][ADOPT_ANNOTATION].as_str().unwrap_or("none");
         let compare = |(name, mut object): (String, Value)| {
             if object["kind"] != "EtcdCluster" {
                 object["status"] = Value::Null;
             }
-            simplify(&mut object, &[(namespace, "NAMESPACE"), (&uid, "UID")]);
+            simplify(&mut object, &[(namespace, "NAMESPACE"), (uid, "UID"), (adopted, "ADOPTED")]);
             (name, object)
         };
         objects.into_iter().map(compare).collect()
@@ -125,14 +132,16 @@ async fn watch(objects: Api<DynamicObject>, kind: String, state: Arc<Mutex<State
 
 fn without_status(mut object: Value) -> Value {
     object["status"] = Value::Null;
-    for field in ["resourceVersion", "managedFields"] {
+    // Who deletes a pod first, the operator or Kubernetes, decides whether its time to end is shortened later.
+    for field in ["resourceVersion", "managedFields", "deletionGracePeriodSeconds"] {
         object["metadata"][field] = Value::Null;
     }
+    object["metadata"]["deletionTimestamp"] = object["metadata"]["deletionTimestamp"].is_null().into();
     object
 }
 
 /// Fields whose values nobody chose.
-const CHANCE: [&str; 15] = [
+const CHANCE: [&str; 14] = [
     "uid",
     "resourceVersion",
     "managedFields",
@@ -145,7 +154,6 @@ const CHANCE: [&str; 15] = [
     "leaderID",
     "leader",
     "id",
-    ADOPT_ANNOTATION,
     CLUSTER_UID_LABEL,
     MEMBER_ID_LABEL,
 ];

@@ -52,8 +52,8 @@ impl Scenario {
 pub struct Ran {
     /// After each step.
     pub ends: Vec<Objects>,
+    /// Those of the setup are left out, as of the effects.
     pub changes: Changes,
-    /// Those of the setup are left out.
     pub effects: Vec<Effect>,
     /// How many faults happened.
     pub faults: usize,
@@ -99,6 +99,7 @@ impl Run<'_> {
         for (index, &step) in scenario.steps.iter().enumerate() {
             if index == scenario.setup {
                 self.faults.begin();
+                self.recorder.begin();
             }
             let begun = Instant::now();
             let until = self.cluster.take(step, scenario).await;

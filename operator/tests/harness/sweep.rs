@@ -21,8 +21,7 @@ const ADOPT: Scenario =
     Scenario { setup: 2, ..Scenario::new("adopt 3", &[Step::Size(3), Step::Delete, Step::Adopt(3)]) };
 const REPLACE: Scenario =
     Scenario { setup: 1, ..Scenario::new("replace 1 of 3", &[Step::Size(3), Step::LoseVolume(2)]) };
-/// Beside create and scale.
-pub const OTHERS: [Scenario; 5] = [STOP, START, DELETE, ADOPT, REPLACE];
+pub const ALL: [Scenario; 7] = [CREATE, SCALE, STOP, START, DELETE, ADOPT, REPLACE];
 
 const VARIANTS: [(&str, Fault); 4] = [
     ("killed before", Fault::KillBefore),
@@ -43,8 +42,12 @@ pub fn each_variant(scenario: Scenario) {
         let mut failures = Vec::new();
         for (variant, fault) in VARIANTS {
             let make = |namespace: &str| Faults::at_effects(namespace, Hits::Each, fault);
+            let begun = Instant::now();
             let ran = scenario.run(world, make, Some(&reference)).await;
-            failures.extend(check(&reference, ran).map_err(|why| format!("{variant}: {why}")).err());
+            let result = check(&reference, ran);
+            let verdict = if result.is_ok() { "ok" } else { "FAILED" };
+            println!("{}, {variant}: {verdict} ({:.0} s)", scenario.name, begun.elapsed().as_secs_f64());
+            failures.extend(result.map_err(|why| format!("{variant}: {why}")).err());
         }
         assert!(failures.is_empty(), "{}", failures.join("\n\n"));
     });
@@ -65,7 +68,10 @@ pub fn each_effect(scenario: Scenario) {
                     |namespace: &str| Faults::at_effects(namespace, Hits::Nth(kind.to_owned(), nth), fault);
                 let ran = scenario.run(world, make, Some(&reference)).await;
                 let what = format!("effect {} ({}), {variant}", index + 1, effect.what);
-                let result = check(&reference, ran);
+                let result = match ran {
+                    Ok(ran) if ran.faults == 0 && is_chance(kind) => Ok(()),
+                    ran => check(&reference, ran),
+                };
                 let seconds = begun.elapsed().as_secs();
                 println!("{what}: {} ({seconds} s)", if result.is_ok() { "ok" } else { "FAILED" });
                 failures.extend(result.map_err(|why| format!("{what}: {why}")).err());
@@ -82,6 +88,11 @@ pub fn each_effect(scenario: Scenario) {
         );
         assert!(failures.is_empty(), "{}", failures.join("\n\n"));
     });
+}
+
+/// Which member leads, and how many of their numbers the budget follows, is different in each run.
+fn is_chance(kind: &str) -> bool {
+    kind == "MoveLeader" || kind.contains(" poddisruptionbudgets ")
 }
 
 pub async fn undisturbed(scenario: Scenario) -> Ran {

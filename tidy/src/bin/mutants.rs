@@ -102,6 +102,9 @@ impl Copy {
             for folder in ["build", "deps", ".fingerprint"] {
                 link(&output_of_cargo.join("debug").join(folder), &copy.target.join("debug").join(folder));
             }
+            // Our own crates would have the same names there, and cargo writes some files in place.
+            let cleaned = copy.cargo(&["cargo", "clean", "--locked", "--workspace"], &[], "clean").status();
+            assert!(cleaned.is_ok_and(|status| status.success()), "cannot clean, see {}", copy.log("clean"));
         }
         copy
     }
@@ -179,8 +182,7 @@ fn remove_others(tree: &Path, folder: &Path, wanted: &BTreeSet<PathBuf>) {
     }
 }
 
-/// What is compiled already is not compiled again: our own crates have other paths in the copy, but what they depend on
-/// has not.
+/// What is compiled already is not compiled again.
 fn link(from: &Path, to: &Path) {
     make(to);
     for path in entries(from) {
