@@ -21,7 +21,7 @@ SEED ?=
 RESUME ?=
 SMOKE ?=
 ALL ?=
-# For bench: measured runs of each row, and which parts of it.
+# For bench: measured runs of each row, and which parts of it. For mutants: which one.
 RUNS ?=
 ONLY ?=
 # V=1 shows what cargo does.
@@ -128,8 +128,13 @@ sim: deps ## Run the simulation with random seeds for a long time; SEEDS=N runs 
 	cargo run -q --locked --release -p etcd-operator-sim -- $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SEED),--from $(SEED))
 
 .PHONY: sweep
-sweep: deps ## Hit every write of create and scale with every kind of fault, in the harness (about 25 min on 2 cores)
+sweep: deps ## Hit every write of every operation with every kind of fault, in the harness, on etcd 3.5 and 3.6
 	cargo test -q --locked -p etcd-operator --test harness -- --ignored
+
+.PHONY: mutants
+mutants: deps ## Plant each bug of test/mutants in a copy of the tree: its test has to fail; ONLY=NAME
+	@$(call build_programs,mutants)
+	$(programs)/mutants $(ONLY)
 
 .PHONY: bench
 bench: root image ## Measure beside a plain StatefulSet, print a table, write target/bench.json; RUNS=N, ONLY=create,scale,data,stop,crowd

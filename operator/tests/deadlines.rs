@@ -161,6 +161,34 @@ async fn where_nobody_listens_nothing_was_carried_out() {
     assert!(!is_timeout(&error) && !is_ambiguous(&error), "{error:?}");
 }
 
+/// When the kernel looks next whether the other end of the connection to this port is still there.
+fn next_keepalive(port: u16) -> Option<Duration> {
+    let connections = std::fs::read_to_string("/proc/self/net/tcp").expect("Linux has it");
+    let remote = format!(":{port:04X}");
+    let columns = connections.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let connection = columns.into_iter().find(|it| it.get(2).is_some_and(|it| it.ends_with(&remote)))?;
+    // The kind of timer, 02 for this one, and the time until it fires in hundredths of a second.
+    let hundredths = u64::from_str_radix(connection.get(5)?.strip_prefix("02:")?, 16).ok()?;
+    Some(Duration::from_millis(hundredths * 10))
+}
+
+#[tokio::test]
+async fn the_kernel_looks_after_idle_connections() {
+    let server = Server::start(|_| response("404 Not Found", "{}")).await;
+    let objects = server.objects();
+    objects.get("it").await.expect_err("it is not there");
+    let begun = Instant::now();
+    let next = loop {
+        // Until the request is acknowledged, another timer runs.
+        match next_keepalive(server.address.port()) {
+            Some(next) => break next,
+            None => assert!(begun.elapsed() < SLACK, "no keepalive"),
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    };
+    assert!(next <= Duration::from_secs(10), "{next:?}");
+}
+
 fn chunk(line: &str) -> String {
     format!("{:x}\r\n{line}\n\r\n", line.len() + 1)
 }

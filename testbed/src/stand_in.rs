@@ -3,9 +3,11 @@
 //! It is not a kubelet: a pod is one process on this machine, started from the first container. There are no images, no
 //! init containers, no limits and no network of the pod's own; the caller gives each pod an address that this machine
 //! answers to. What Kubernetes' controllers and an operator see is what a kubelet would report, only sooner: addresses,
-//! container states, readiness, restarts, and pods that are gone only when their process is.
+//! container states, readiness, restarts, and pods that are gone only when their process is. Each pod has a node of its
+//! own, which can fail: its process ends, and nothing is reported of the pod, not even that it is gone.
 
 mod pod;
+mod processes;
 mod status;
 mod volumes;
 
@@ -23,6 +25,12 @@ use kube::{Api, Client, ResourceExt};
 use tokio::process::Command;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+
+pub use processes::Processes;
+pub use status::get;
+
+/// Below the directory of the settings.
+const VOLUMES: &str = "volumes";
 
 pub type MakeCommand = dyn Fn(&Pod, &Place) -> Command + Send + Sync;
 
@@ -49,6 +57,7 @@ pub struct Place {
 
 /// Pods run as long as this value lives.
 pub struct StandIn {
+    node: Arc<Node>,
     _tasks: JoinSet<()>,
 }
 
@@ -60,10 +69,24 @@ impl StandIn {
         tasks.spawn(watching);
         let (config_maps, watching) = volumes::watch::<ConfigMap>(&client);
         tasks.spawn(watching);
-        tasks.spawn(volumes::provision(client.clone(), settings.directory.join("volumes")));
-        let node = Node { client, settings, claims, config_maps };
-        tasks.spawn(Arc::new(node).run());
-        Self { _tasks: tasks }
+        tasks.spawn(volumes::provision(client.clone(), settings.directory.join(VOLUMES)));
+        let node = Arc::new(Node { client, settings, claims, config_maps, failed: watch::Sender::default() });
+        tasks.spawn(Arc::clone(&node).run());
+        Self { node, _tasks: tasks }
+    }
+
+    /// The node of the pod with this UID fails, as if without power, or returns.
+    pub fn set_node_failed(&self, pod: &str, failed: bool) {
+        self.node.failed.send_modify(|all| {
+            let _ = if failed { all.insert(pod.to_owned()) } else { all.remove(pod) };
+        });
+    }
+
+    /// The volume of a claim loses everything that is on it.
+    pub fn empty_volume(&self, claim: &PersistentVolumeClaim) -> std::io::Result<()> {
+        let volume = self.node.volumes().join(claim.uid().unwrap_or_default());
+        std::fs::remove_dir_all(&volume)?;
+        std::fs::create_dir_all(&volume)
     }
 }
 
@@ -72,12 +95,18 @@ struct Node {
     settings: Settings,
     claims: Store<PersistentVolumeClaim>,
     config_maps: Store<ConfigMap>,
+    /// UIDs of pods whose nodes have failed.
+    failed: watch::Sender<BTreeSet<String>>,
 }
 
 /// By their UIDs: each has a task, which ends with the value.
 type Pods = BTreeMap<String, (watch::Sender<Pod>, JoinSet<()>)>;
 
 impl Node {
+    fn volumes(&self) -> PathBuf {
+        self.settings.directory.join(VOLUMES)
+    }
+
     async fn run(self: Arc<Self>) {
         let mut pods = Pods::new();
         let mut listed = BTreeSet::new();

@@ -2,6 +2,7 @@
 
 pub mod commands;
 pub mod licenses;
+pub mod mutants;
 pub mod prose;
 
 use std::path::{Path, PathBuf};

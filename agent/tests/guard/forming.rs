@@ -75,3 +75,19 @@ fn who_comes_too_late_for_its_order_is_not_let_in_by_it() {
     a_while();
     assert!(!cluster.runs_etcd(2));
 }
+
+#[test]
+fn an_order_that_a_cluster_has_formed_by_stays_void_when_its_members_are_gone() {
+    let mut cluster = formed(NEWEST, 3);
+    cluster.kill(2);
+    cluster.wipe_volume(2);
+    cluster.forget_pod(2);
+    cluster.start(2);
+    cluster.tell(&[2], &[0, 1, 2]);
+    cluster.waits(2, "DataLost");
+    cluster.kill(0);
+    cluster.kill(1);
+    cluster.waits(2, "OrderVoid");
+    a_while();
+    assert!(!cluster.runs_etcd(2));
+}

@@ -82,6 +82,23 @@ fn who_would_not_find_the_members_by_their_names_waits() {
 }
 
 #[test]
+fn a_list_without_a_quorum_behind_it_is_not_joined_by() {
+    for version in [OLDEST, NEWEST] {
+        let mut cluster = formed(version, 2);
+        cluster.take_order_back();
+        cluster.add_learner(2);
+        cluster.kill(1);
+        cluster.start(2);
+        cluster.tell(&[2], &[0, 1, 2]);
+        cluster.waits(2, "NoQuorum");
+        a_while();
+        assert!(!cluster.runs_etcd(2), "{version}");
+        cluster.start(1);
+        cluster.is_listed_as_started(2);
+    }
+}
+
+#[test]
 fn before_3_6_the_snapshot_count_decides() {
     let mut cluster = Cluster::new(OLDEST);
     cluster.config.options.snapshot_count = Some(10);

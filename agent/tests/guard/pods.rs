@@ -1,13 +1,12 @@
-//! Members of a cluster as bare processes: each with an address on loopback, a volume and a pod's memory of its own.
+//! Agents as bare processes: each with a volume and a pod's memory of its own.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{Read, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::process::{Command, ExitStatus};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -17,7 +16,8 @@ use etcd_operator_core::etcd_config::{MemberConfig, MemberOptions, peer_url};
 use etcd_operator_core::member::MemberProgress;
 use etcd_operator_core::order::{self, BootstrapOrder};
 use etcd_operator_core::start::Member;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
+use testbed::stand_in::Processes;
 
 /// Long enough for the slowest machine; nothing here is expected to take it.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -26,51 +26,41 @@ const LIMIT: Duration = Duration::from_secs(60);
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 pub struct Cluster {
-    directory: PathBuf,
-    network: [u8; 3],
+    pods: Processes,
     programs: PathBuf,
     /// What is started as etcd from now on.
     etcd: PathBuf,
     pub config: MemberConfig,
     /// Members that are not called by their address.
     pub names: BTreeMap<usize, String>,
-    pods: Vec<Option<Child>>,
     _alone: MutexGuard<'static, ()>,
 }
 
 impl Cluster {
     pub fn new(version: &str) -> Self {
-        static COUNT: AtomicU8 = AtomicU8::new(1);
         let alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let programs = runtime.block_on(testbed::build::ensure_etcd(version)).expect("etcd is built").dir;
-        let (process, count) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let network = [127, 20 + u8::try_from(process % 200).expect("it is small"), count];
-        let directory = std::env::temp_dir().join(format!("etcd-agent-test-{process}-{count}"));
+        let pods = Processes::new("etcd-agent-test").expect("a scratch directory");
         let config = MemberConfig {
             version: version.into(),
-            cluster_uid: format!("uid-{process}-{count}"),
-            peer_host: address(network, 0).to_string(),
+            cluster_uid: format!("uid-{}", pods.address(0)),
+            peer_host: pods.address(0).to_string(),
             attempt: None,
             adopts: None,
             options: MemberOptions::default(),
         };
-        fs::create_dir_all(directory.join("order")).expect("a scratch directory");
+        fs::create_dir_all(pods.directory().join("order")).expect("a scratch directory");
         let etcd = programs.join("etcd");
-        Self {
-            directory,
-            network,
-            programs,
-            etcd,
-            config,
-            names: BTreeMap::new(),
-            pods: Vec::new(),
-            _alone: alone,
-        }
+        Self { pods, programs, etcd, config, names: BTreeMap::new(), _alone: alone }
+    }
+
+    fn address(&self, ordinal: usize) -> IpAddr {
+        self.pods.address(small(ordinal))
     }
 
     pub fn host(&self, ordinal: usize) -> String {
-        address(self.network, ordinal).to_string()
+        self.address(ordinal).to_string()
     }
 
     pub fn url(&self, ordinal: usize) -> String {
@@ -82,11 +72,11 @@ impl Cluster {
     }
 
     pub fn volume(&self, ordinal: usize) -> PathBuf {
-        self.directory.join(format!("volume-{ordinal}"))
+        self.directory().join(format!("volume-{ordinal}"))
     }
 
     fn run_directory(&self, ordinal: usize) -> PathBuf {
-        self.directory.join(format!("run-{ordinal}"))
+        self.directory().join(format!("run-{ordinal}"))
     }
 
     /// The order as the ConfigMap would bring it into every pod.
@@ -100,11 +90,11 @@ impl Cluster {
             nonce: nonce.into(),
             members,
         };
-        fs::write(self.directory.join("order").join(order::KEY), order.render()).expect("an order");
+        fs::write(self.directory().join("order").join(order::KEY), order.render()).expect("an order");
     }
 
     pub fn take_order_back(&self) {
-        fs::remove_file(self.directory.join("order").join(order::KEY)).expect("it was there");
+        fs::remove_file(self.directory().join("order").join(order::KEY)).expect("it was there");
     }
 
     /// Starts a pod's etcd container. The pod's own memory is that of the last one of this name.
@@ -112,8 +102,8 @@ impl Cluster {
         for directory in [self.volume(ordinal), self.run_directory(ordinal)] {
             fs::create_dir_all(directory).expect("a directory");
         }
-        let log = File::options().create(true).append(true).open(self.log_file(ordinal)).expect("a log");
-        let child = Command::new(env!("CARGO_BIN_EXE_etcd-agent"))
+        let mut agent = Command::new(env!("CARGO_BIN_EXE_etcd-agent"));
+        agent
             .arg("start")
             .env_clear()
             .env("ETCD_NAME", "somebody-else")
@@ -125,17 +115,9 @@ impl Cluster {
             .env(environment::ETCD, &self.etcd)
             .env(environment::VOLUME, self.volume(ordinal))
             .env(environment::RUN, self.run_directory(ordinal))
-            .env(environment::ORDER, self.directory.join("order"))
-            .env(environment::TERMINATION_LOG, self.termination_log(ordinal))
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().expect("a log"))
-            .stderr(log)
-            .spawn()
-            .expect("the agent starts");
-        if self.pods.len() <= ordinal {
-            self.pods.resize_with(ordinal + 1, || None);
-        }
-        self.pods[ordinal] = Some(child);
+            .env(environment::ORDER, self.directory().join("order"))
+            .env(environment::TERMINATION_LOG, self.termination_log(ordinal));
+        self.pods.start(small(ordinal), agent).expect("the agent starts");
     }
 
     /// From now on an etcd that only receives does this instead, as a shell says it.
@@ -145,13 +127,13 @@ impl Cluster {
              exec {} \"$@\"\n",
             self.programs.join("etcd").display()
         );
-        self.etcd = self.directory.join("etcd");
+        self.etcd = self.directory().join("etcd");
         fs::write(&self.etcd, text).expect("a script");
         fs::set_permissions(&self.etcd, fs::Permissions::from_mode(0o755)).expect("it was just written");
     }
 
     pub fn directory(&self) -> &Path {
-        &self.directory
+        self.pods.directory()
     }
 
     /// Another pod of the same name and volume.
@@ -173,21 +155,16 @@ impl Cluster {
     }
 
     pub fn kill(&mut self, ordinal: usize) {
-        let mut child = self.pods[ordinal].take().expect("it runs");
-        child.kill().expect("it is ours");
-        child.wait().expect("it ends");
+        self.pods.kill(small(ordinal));
     }
 
     pub fn terminate(&mut self, ordinal: usize) -> ExitStatus {
-        let child = self.pods[ordinal].as_ref().expect("it runs");
-        let id = Pid::from_raw(i32::try_from(child.id()).expect("an id")).expect("an id");
-        kill_process(id, Signal::TERM).expect("it is ours");
+        self.pods.signal(small(ordinal), Signal::TERM);
         self.ended(ordinal)
     }
 
     pub fn ended(&mut self, ordinal: usize) -> ExitStatus {
-        let mut child = self.pods[ordinal].take().expect("it was started");
-        until("it to end", || child.try_wait().expect("it is ours"))
+        until("it to end", || self.pods.ended(small(ordinal)))
     }
 
     pub fn termination_message(&self, ordinal: usize) -> String {
@@ -204,6 +181,7 @@ impl Cluster {
     pub fn waits(&self, ordinal: usize, reason: &str) -> Report {
         let what = format!("{} to wait for {reason}", name(ordinal));
         until(&what, || {
+            assert!(!self.runs_etcd(ordinal), "{what}: etcd runs already");
             self.report(ordinal)
                 .filter(|it| matches!(&it.waiting, Reason::Known(it) if it.reason() == reason))
         })
@@ -211,7 +189,7 @@ impl Cluster {
 
     /// Tells waiting pods where the others are, as the operator does.
     pub fn tell(&self, waiting: &[usize], all: &[usize]) {
-        let addresses = all.iter().map(|&ordinal| address(self.network, ordinal)).collect();
+        let addresses = all.iter().map(|&ordinal| self.address(ordinal)).collect();
         let news = serde_json::to_string(&News { addresses, ..News::default() }).expect("plain data");
         for &ordinal in waiting {
             until("the agent to listen", || post(&self.host(ordinal), 2381, "/agent", &news));
@@ -299,36 +277,17 @@ impl Cluster {
     }
 
     pub fn log(&self, ordinal: usize) -> String {
-        fs::read_to_string(self.log_file(ordinal)).unwrap_or_default()
+        self.pods.log(small(ordinal))
     }
 
     /// Whether the process in the pod is etcd by now.
     pub fn runs_etcd(&self, ordinal: usize) -> bool {
-        let id = self.pods[ordinal].as_ref().expect("it runs").id();
+        let id = self.pods.id(small(ordinal));
         fs::read_link(format!("/proc/{id}/exe")).is_ok_and(|program| program == self.programs.join("etcd"))
     }
 
-    fn log_file(&self, ordinal: usize) -> PathBuf {
-        self.directory.join(format!("log-{ordinal}"))
-    }
-
     fn termination_log(&self, ordinal: usize) -> PathBuf {
-        self.directory.join(format!("termination-{ordinal}"))
-    }
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        for child in self.pods.iter_mut().flatten() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-        if std::thread::panicking() {
-            for ordinal in 0..self.pods.len() {
-                eprintln!("--- {}\n{}", name(ordinal), end(&self.log(ordinal)));
-            }
-        }
-        let _ = fs::remove_dir_all(&self.directory);
+        self.directory().join(format!("termination-{ordinal}"))
     }
 }
 
@@ -352,9 +311,8 @@ pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-fn address(network: [u8; 3], ordinal: usize) -> IpAddr {
-    let [a, b, c] = network;
-    Ipv4Addr::new(a, b, c, 1 + u8::try_from(ordinal).expect("few members")).into()
+fn small(ordinal: usize) -> u8 {
+    u8::try_from(ordinal).expect("few members")
 }
 
 fn get(host: &str, port: u16, path: &str) -> Option<(u16, String)> {
@@ -371,9 +329,4 @@ fn post(host: &str, port: u16, path: &str, body: &str) -> Option<()> {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).ok()?;
     answer.starts_with("HTTP/1.1 200 ").then_some(())
-}
-
-fn end(text: &str) -> String {
-    let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(30)..].join("\n")
 }

@@ -4,12 +4,13 @@ use etcd_operator_core::api::{EtcdBackup, EtcdCluster, EtcdRestore};
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::{installed, kubectl, untyped};
+use crate::{kubectl, shared, untyped};
 
-#[tokio::test]
-async fn what_is_left_out_gets_its_default() {
-    let api = installed().await;
-    let clusters = untyped::<EtcdCluster>(&api.client().await.expect("an administrator's client"));
+pub async fn what_is_left_out_gets_its_default() {
+    let api = shared::bare().await;
+    let client = api.client().await.expect("an administrator's client");
+    let namespace = shared::namespace(&client).await;
+    let clusters = untyped::<EtcdCluster>(&client, &namespace);
     let defaults = json!({
         "size": 3,
         "version": "v3.5.21",
@@ -36,11 +37,12 @@ async fn what_is_left_out_gets_its_default() {
     }
 }
 
-#[tokio::test]
-async fn a_cluster_is_scaled_by_the_scale_subresource() {
-    let api = installed().await;
-    let clusters = untyped::<EtcdCluster>(&api.client().await.expect("an administrator's client"));
-    kubectl(&api, &["apply", "-f", "../examples/minimal.yaml"]).await;
+pub async fn a_cluster_is_scaled_by_the_scale_subresource() {
+    let api = shared::bare().await;
+    let client = api.client().await.expect("an administrator's client");
+    let namespace = shared::namespace(&client).await;
+    let clusters = untyped::<EtcdCluster>(&client, &namespace);
+    kubectl(&api, &["-n", &namespace, "apply", "-f", "../examples/minimal.yaml"]).await;
     let status =
         json!({"status": {"replicas": 2, "readyReplicas": 1, "selector": "etcd.etcd.io/cluster=minimal"}});
     clusters
@@ -52,16 +54,16 @@ async fn a_cluster_is_scaled_by_the_scale_subresource() {
     let status = scale.status.expect("it has a status");
     assert_eq!((status.replicas, status.selector.as_deref()), (2, Some("etcd.etcd.io/cluster=minimal")));
 
-    kubectl(&api, &["scale", "etcd", "minimal", "--replicas=5"]).await;
+    kubectl(&api, &["-n", &namespace, "scale", "etcd", "minimal", "--replicas=5"]).await;
     let scaled = clusters.get("minimal").await.expect("it is there");
     assert_eq!(scaled.data["spec"]["size"], json!(5));
 }
 
-#[tokio::test]
-async fn people_find_the_kinds_and_their_help() {
-    let api = installed().await;
-    kubectl(&api, &["apply", "-f", "../examples"]).await;
-    let all = kubectl(&api, &["get", "etcd-all", "-o", "name"]).await;
+pub async fn people_find_the_kinds_and_their_help() {
+    let api = shared::bare().await;
+    let namespace = shared::namespace(&api.client().await.expect("an administrator's client")).await;
+    kubectl(&api, &["-n", &namespace, "apply", "-f", "../examples"]).await;
+    let all = kubectl(&api, &["-n", &namespace, "get", "etcd-all", "-o", "name"]).await;
     for name in
         ["cluster.etcd.etcd.io/minimal", "backup.etcd.etcd.io/nightly", "restore.etcd.etcd.io/yesterday"]
     {
@@ -72,23 +74,24 @@ async fn people_find_the_kinds_and_their_help() {
         ("etcdbackup", "PHASE CLUSTER STORAGE SIZE AGE"),
         ("etcdrestore", "PHASE BACKUP CLUSTER TYPE AGE"),
     ] {
-        let shown = kubectl(&api, &["get", short]).await;
+        let shown = kubectl(&api, &["-n", &namespace, "get", short]).await;
         let first: Vec<_> = shown.lines().next().unwrap_or_default().split_whitespace().skip(1).collect();
         assert_eq!(first.join(" "), titles, "{shown}");
         assert_eq!(shown.matches("NAME").count(), 1, "{shown}");
     }
-    let wide = kubectl(&api, &["get", "etcd", "-o", "wide"]).await;
+    let wide = kubectl(&api, &["-n", &namespace, "get", "etcd", "-o", "wide"]).await;
     let titles: Vec<_> = wide.lines().next().unwrap_or_default().split_whitespace().collect();
     assert_eq!(titles.join(" "), "NAME PHASE SIZE READY VERSION LEADER ENDPOINT REASON AGE", "{wide}");
     let help = kubectl(&api, &["explain", "etcdcluster.spec.storage.onStop"]).await;
     assert!(help.contains("Retain") && help.contains("last"), "{help}");
 }
 
-#[tokio::test]
-async fn backups_and_restores_are_checked_too() {
-    let api = installed().await;
+pub async fn backups_and_restores_are_checked_too() {
+    let api = shared::bare().await;
     let client = api.client().await.expect("an administrator's client");
-    let (backups, restores) = (untyped::<EtcdBackup>(&client), untyped::<EtcdRestore>(&client));
+    let namespace = shared::namespace(&client).await;
+    let (backups, restores) =
+        (untyped::<EtcdBackup>(&client, &namespace), untyped::<EtcdRestore>(&client, &namespace));
     let object = |kind: &str, spec: Value| {
         let object = json!({
             "apiVersion": "etcd.etcd.io/v1alpha1", "kind": kind, "metadata": {"name": "x"}, "spec": spec,

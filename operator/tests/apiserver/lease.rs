@@ -7,14 +7,17 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
-use tokio::sync::oneshot;
+use tokio::sync::{Mutex, oneshot};
 
-use crate::{as_operator, installed};
+use crate::{as_operator, installed, shared};
 
 const NAMESPACE: &str = "etcd-operator-system";
 const DURATION: Duration = Duration::from_secs(4);
 /// Long enough for the slowest machine; nothing here is expected to take it.
 const LIMIT: Duration = Duration::from_secs(60);
+
+/// Of those who share a control plane: we have rights to one Lease only.
+static ALONE: Mutex<()> = Mutex::const_new(());
 
 fn candidate(client: &Client, who: &str) -> Election {
     Election::new(client.clone(), NAMESPACE, NAME, who).with_times(Times::of(DURATION))
@@ -38,9 +41,9 @@ async fn edit(client: &Client, change: Value) {
     leases.patch(NAME, &PatchParams::default(), &Patch::Merge(change)).await.expect("it is changed");
 }
 
-#[tokio::test]
-async fn one_of_two_leads_and_hands_over_when_it_stops() {
-    let api = installed().await;
+pub async fn one_of_two_leads_and_hands_over_when_it_stops() {
+    let _alone = ALONE.lock().await;
+    let api = shared::bare().await;
     let client = as_operator(&api).await;
     let first = candidate(&client, "first");
     // Whatever it gets, it was given: it would not take it by itself before the test is over.
@@ -86,8 +89,7 @@ async fn one_of_two_leads_and_hands_over_when_it_stops() {
     assert!(matches!(other, Err(kube::Error::Api(answer)) if answer.code == 403), "it may read no other");
 }
 
-#[tokio::test]
-async fn who_is_silent_is_replaced_after_the_full_time_and_knows_when_it_wakes_up() {
+pub async fn who_is_silent_is_replaced_after_the_full_time_and_knows_when_it_wakes_up() {
     let api = installed().await;
     let client = as_operator(&api).await;
     let (old, new) = (candidate(&client, "old"), candidate(&client, "new"));
@@ -110,9 +112,9 @@ async fn who_is_silent_is_replaced_after_the_full_time_and_knows_when_it_wakes_u
     assert!(matches!(lost, Lost::NotRenewed { .. }), "{lost}");
 }
 
-#[tokio::test]
-async fn whatever_others_do_to_the_lease_is_survived() {
-    let api = installed().await;
+pub async fn whatever_others_do_to_the_lease_is_survived() {
+    let _alone = ALONE.lock().await;
+    let api = shared::bare().await;
     let client = as_operator(&api).await;
     let admin = api.client().await.expect("an administrator's client");
     let ours = candidate(&client, "ours");

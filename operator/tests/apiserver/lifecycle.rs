@@ -1,124 +1,16 @@
-//! The operator at work on a control plane without nodes, with the rights that it ships with: clusters are born, change
-//! their mind and are deleted, but no member ever starts.
+//! Clusters are created, edited and deleted, but no member ever starts.
 
-use std::fmt::Debug;
-use std::time::Duration;
-
-use etcd_operator::controller::{self, Settings};
-use etcd_operator::http;
-use etcd_operator::lease::{self, Election};
-use etcd_operator::reach::Reach;
-use etcd_operator::supervisor::PlantedPanic;
 use etcd_operator_core::api::{EtcdCluster, EtcdClusterStatus, Phase};
 use etcd_operator_core::names::{CLUSTER_UID_LABEL, FINALIZER, reason};
-use etcd_operator_core::order::{self, BootstrapOrder};
-use futures::FutureExt;
-use futures::future::BoxFuture;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
-use kube::core::NamespaceResourceScope;
-use kube::runtime::wait::await_condition;
-use kube::{Api, Client, Resource, ResourceExt};
-use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
-use testbed::api_only::ApiOnly;
-use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
+use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::{Resource, ResourceExt};
+use serde_json::json;
 
-use crate::{as_operator, installed, kubectl};
-
-/// Only there to end a wait: all tests of this file bring up a control plane at the same time.
-const LIMIT: Duration = Duration::from_secs(180);
-
-/// A control plane and an operator that works on it.
-pub struct Operated {
-    pub admin: Client,
-    pub api: ApiOnly,
-    /// Where the objects are that it is asked about.
-    namespace: &'static str,
-    stop: oneshot::Sender<()>,
-    operator: JoinHandle<()>,
-}
-
-impl Operated {
-    pub async fn start() -> Self {
-        Self::start_on(installed().await, PlantedPanic::default()).await
-    }
-
-    pub async fn start_on(api: ApiOnly, planted_panic: PlantedPanic) -> Self {
-        let client = as_operator(&api).await;
-        let (stop, stopped) = oneshot::channel::<()>();
-        let stopped: BoxFuture<'static, ()> = stopped.map(drop).boxed();
-        let election = Election::new(client.clone(), "etcd-operator-system", lease::NAME, "test");
-        let settings = Settings {
-            reach: Reach::Direct,
-            agent_image: "example.org/operator:dev".into(),
-            domain: "cluster.local".into(),
-            planted_panic,
-        };
-        let running = controller::run(client, settings, election, http::Ready::default(), stopped.shared());
-        let admin = api.client().await.expect("an administrator's client");
-        Self { admin, api, namespace: "default", stop, operator: tokio::spawn(running) }
-    }
-
-    /// The control plane goes on.
-    pub async fn stop(self) -> ApiOnly {
-        self.stop.send(()).expect("the operator still runs");
-        let ended = tokio::time::timeout(Duration::from_secs(10), self.operator).await;
-        ended.expect("it stops").expect("without a panic");
-        self.api
-    }
-
-    pub fn all<K>(&self) -> Api<K>
-    where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
-    {
-        Api::namespaced(self.admin.clone(), self.namespace)
-    }
-
-    pub async fn create(&self, name: &str, spec: Value) -> EtcdCluster {
-        let cluster = EtcdCluster::new(name, serde_json::from_value(spec).expect("it is a spec"));
-        self.all().create(&PostParams::default(), &cluster).await.expect("it is taken")
-    }
-
-    async fn edit(&self, name: &str, change: Value) {
-        let patch = Patch::Merge(change);
-        self.all::<EtcdCluster>().patch(name, &PatchParams::default(), &patch).await.expect("it is taken");
-    }
-
-    /// Waits until an object is there and as it should be.
-    pub async fn until<K>(&self, name: &str, what: &str, holds: impl Fn(&K) -> bool + Send) -> K
-    where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
-        K: Clone + Debug + DeserializeOwned + Send + 'static,
-    {
-        let waiting = await_condition(self.all::<K>(), name, |it: Option<&K>| it.is_some_and(&holds));
-        let seen = tokio::time::timeout(LIMIT, waiting).await.unwrap_or_else(|_| panic!("never: {what}"));
-        seen.expect("the watch goes on").expect("it was just seen")
-    }
-
-    async fn until_gone<K>(&self, name: &str)
-    where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
-        K: Clone + Debug + DeserializeOwned + Send + 'static,
-    {
-        let waiting = await_condition(self.all::<K>(), name, |it: Option<&K>| it.is_none());
-        let gone = tokio::time::timeout(LIMIT, waiting).await;
-        gone.unwrap_or_else(|_| panic!("{name} never goes")).expect("the watch goes on");
-    }
-
-    pub async fn until_armed(&self, name: &str, size: usize) -> BootstrapOrder {
-        let armed = |it: &ConfigMap| order_in(it).is_some_and(|it| it.armed && it.members.len() == size);
-        let object = self.until(&format!("{name}-bootstrap"), "an armed order", armed).await;
-        order_in(&object).expect("it was just seen")
-    }
-}
-
-fn order_in(object: &ConfigMap) -> Option<BootstrapOrder> {
-    BootstrapOrder::parse(object.data.as_ref()?.get(order::KEY)?).ok()
-}
+use crate::kubectl;
+use crate::operated::Workplace;
 
 fn status(cluster: &EtcdCluster) -> EtcdClusterStatus {
     cluster.status.clone().unwrap_or_default()
@@ -129,9 +21,8 @@ fn says(cluster: &EtcdCluster, type_: &str, text: &str) -> bool {
     conditions.iter().any(|it| it.type_ == type_ && it.status == "True" && it.message.contains(text))
 }
 
-#[tokio::test]
-async fn a_cluster_is_born_with_its_finalizer_and_owns_what_is_made_for_it() {
-    let operated = Operated::start().await;
+pub async fn a_cluster_is_born_with_its_finalizer_and_owns_what_is_made_for_it() {
+    let operated = Workplace::new().await;
     let cluster = operated.create("kv", json!({"size": 3, "externalAccess": {"nodePort": {}}})).await;
     let order = operated.until_armed("kv", 3).await;
     assert_eq!(Some(&order.cluster_uid), cluster.metadata.uid.as_ref());
@@ -149,24 +40,20 @@ async fn a_cluster_is_born_with_its_finalizer_and_owns_what_is_made_for_it() {
     let born = |it: &EtcdCluster| it.finalizers() == [FINALIZER] && status(it).phase == Some(Phase::Creating);
     let cluster = operated.until("kv", "a status", born).await;
     assert_eq!(status(&cluster).domain.as_deref(), Some("cluster.local"));
-    operated.stop().await;
 }
 
-#[tokio::test]
-async fn a_cluster_that_never_formed_takes_another_size() {
-    let operated = Operated::start().await;
+pub async fn a_cluster_that_never_formed_takes_another_size() {
+    let operated = Workplace::new().await;
     operated.create("kv", json!({"size": 3})).await;
     let first = operated.until_armed("kv", 3).await;
     operated.edit("kv", json!({"spec": {"size": 1}})).await;
     let second = operated.until_armed("kv", 1).await;
     assert_ne!(first.nonce, second.nonce);
     operated.until::<StatefulSet>("kv", "a set of one", |set| replicas(set) == 1).await;
-    operated.stop().await;
 }
 
-#[tokio::test]
-async fn a_deleted_cluster_goes_and_its_volumes_do_what_was_asked_for() {
-    let operated = Operated::start().await;
+pub async fn a_deleted_cluster_goes_and_its_volumes_do_what_was_asked_for() {
+    let operated = Workplace::new().await;
     for (name, policy) in [("kept", "Retain"), ("dropped", "Delete")] {
         operated.create(name, json!({"size": 1, "storage": {"onDelete": policy}})).await;
         let claim = format!("data-{name}-0");
@@ -184,19 +71,17 @@ async fn a_deleted_cluster_goes_and_its_volumes_do_what_was_asked_for() {
     let refused = |it: &EtcdCluster| says(it, "Stalled", "adopt");
     operated.until("kept", "a refusal that names the way out", refused).await;
     assert_eq!(operated.all::<StatefulSet>().get_opt("kept").await.expect("an answer"), None);
-    operated.stop().await;
 }
 
 /// A Service that the operator did not create.
-async fn occupy(operated: &Operated, name: &str) -> Service {
+async fn occupy(operated: &Workplace, name: &str) -> Service {
     let service = json!({"metadata": {"name": name}, "spec": {"ports": [{"port": 80}]}});
     let service: Service = serde_json::from_value(service).expect("it is a Service");
     operated.all().create(&PostParams::default(), &service).await.expect("it is taken")
 }
 
-#[tokio::test]
-async fn a_service_of_another_owner_is_left_alone_and_named_and_holds_nothing_else_up() {
-    let operated = Operated::start().await;
+pub async fn a_service_of_another_owner_is_left_alone_and_named_and_holds_nothing_else_up() {
+    let operated = Workplace::new().await;
     let before = occupy(&operated, "kv-client").await;
     operated.create("kv", json!({"size": 1})).await;
     operated.until::<StatefulSet>("kv", "a set beside the failing Service", |_| true).await;
@@ -210,12 +95,10 @@ async fn a_service_of_another_owner_is_left_alone_and_named_and_holds_nothing_el
     operated.until::<Service>("kv-client", "our own Service", |it| owner(it).is_some()).await;
     let over = |it: &EtcdCluster| !says(it, "WriteFailed", "");
     operated.until("kv", "the failure is over", over).await;
-    operated.stop().await;
 }
 
-#[tokio::test]
-async fn no_pod_is_created_without_the_peer_service() {
-    let operated = Operated::start().await;
+pub async fn no_pod_is_created_without_the_peer_service() {
+    let operated = Workplace::new().await;
     occupy(&operated, "kv-peer").await;
     operated.create("kv", json!({"size": 1})).await;
     let named = |it: &EtcdCluster| says(it, "WriteFailed", "Service kv-peer");
@@ -225,21 +108,17 @@ async fn no_pod_is_created_without_the_peer_service() {
     assert_eq!(operated.all::<ConfigMap>().get_opt("kv-bootstrap").await.expect("an answer"), None);
     operated.all::<Service>().delete("kv-peer", &DeleteParams::default()).await.expect("it is there");
     operated.until::<StatefulSet>("kv", "the work goes on", |_| true).await;
-    operated.stop().await;
 }
 
-#[tokio::test]
-async fn a_pod_that_cannot_be_created_is_named_with_the_api_servers_reason() {
-    let operated = Operated::start().await;
+pub async fn a_pod_that_cannot_be_created_is_named_with_the_api_servers_reason() {
+    let operated = Workplace::new().await;
     operated.create("kv", json!({"size": 1, "podTemplate": {"priorityClassName": "absent"}})).await;
     let named = |it: &EtcdCluster| says(it, "Reconciling", "no PriorityClass with name absent was found");
     operated.until("kv", "the reason is named", named).await;
-    operated.stop().await;
 }
 
-#[tokio::test]
-async fn an_invalid_spec_stops_nothing_that_is_in_effect() {
-    let operated = Operated::start().await;
+pub async fn an_invalid_spec_stops_nothing_that_is_in_effect() {
+    let operated = Workplace::new().await;
     operated.create("kv", json!({"size": 1})).await;
     operated.until::<StatefulSet>("kv", "a set", |set| replicas(set) == 1).await;
     let too_much = json!({"requests": {"memory": "2Gi"}, "limits": {"memory": "1Gi"}});
@@ -251,20 +130,16 @@ async fn an_invalid_spec_stops_nothing_that_is_in_effect() {
     assert_eq!(replicas(&set), 1, "scaled while the spec is invalid");
     operated.edit("kv", json!({"spec": {"resources": null}})).await;
     operated.until::<StatefulSet>("kv", "the size that is valid now", |set| replicas(set) == 3).await;
-    operated.stop().await;
 }
 
-#[tokio::test]
-async fn a_cluster_whose_namespace_is_being_deleted_waits_for_it_to_go() {
-    let ending = "ending";
-    let operated = Operated { namespace: ending, ..Operated::start().await };
-    kubectl(&operated.api, &["create", "namespace", ending]).await;
+pub async fn a_cluster_whose_namespace_is_being_deleted_waits_for_it_to_go() {
+    let operated = Workplace::new().await;
     operated.create("kv", json!({"size": 1, "paused": true})).await;
     let paused = |it: &EtcdCluster| says(it, "Paused", "makes no changes");
     operated.until("kv", "the pause is told", paused).await;
 
     // Nobody empties namespaces here, so it goes on ending.
-    kubectl(&operated.api, &["delete", "namespace", ending, "--wait=false"]).await;
+    kubectl(&operated.on.api, &["delete", "namespace", &operated.namespace, "--wait=false"]).await;
     operated.edit("kv", json!({"spec": {"paused": false}})).await;
     let awaited = |it: &EtcdCluster| {
         let conditions = status(it).conditions;
@@ -276,7 +151,6 @@ async fn a_cluster_whose_namespace_is_being_deleted_waits_for_it_to_go() {
 
     operated.all::<EtcdCluster>().delete("kv", &DeleteParams::default()).await.expect("it is there");
     operated.until_gone::<EtcdCluster>("kv").await;
-    operated.stop().await;
 }
 
 fn replicas(set: &StatefulSet) -> i32 {

@@ -1,11 +1,16 @@
 //! What only a real API server can tell: that it takes what we ship, what it refuses, and what our rights
 //! allow.
+//!
+//! Most tests share a control plane, or one on which an operator works, and have a namespace of their own. Nothing may be
+//! left when the last of them has ended, so this program has a main function of its own.
 
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::DynamicObject;
 use kube::{Api, Client, Config, Resource};
+use libtest_mimic::{Arguments, Trial};
 use testbed::api_only::ApiOnly;
 use testbed::shell::run;
 
@@ -14,11 +19,70 @@ mod lease;
 mod lifecycle;
 mod manifests;
 mod objects;
+mod operated;
 mod panics;
 mod reports;
 mod rules;
+mod shared;
 
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:etcd-operator-system:etcd-operator";
+/// They mostly wait.
+const AT_ONCE: usize = 4;
+
+macro_rules! trials {
+    ($($module:ident: $($test:ident)*;)*) => {
+        vec![$($(Trial::test(stringify!($test), || {
+            shared::block_on($module::$test());
+            Ok(())
+        }),)*)*]
+    };
+}
+
+fn trials() -> Vec<Trial> {
+    trials! {
+        definitions:
+            what_is_left_out_gets_its_default
+            a_cluster_is_scaled_by_the_scale_subresource
+            people_find_the_kinds_and_their_help
+            backups_and_restores_are_checked_too;
+        lease:
+            one_of_two_leads_and_hands_over_when_it_stops
+            who_is_silent_is_replaced_after_the_full_time_and_knows_when_it_wakes_up
+            whatever_others_do_to_the_lease_is_survived;
+        lifecycle:
+            a_cluster_is_born_with_its_finalizer_and_owns_what_is_made_for_it
+            a_cluster_that_never_formed_takes_another_size
+            a_deleted_cluster_goes_and_its_volumes_do_what_was_asked_for
+            a_service_of_another_owner_is_left_alone_and_named_and_holds_nothing_else_up
+            no_pod_is_created_without_the_peer_service
+            a_pod_that_cannot_be_created_is_named_with_the_api_servers_reason
+            an_invalid_spec_stops_nothing_that_is_in_effect
+            a_cluster_whose_namespace_is_being_deleted_waits_for_it_to_go;
+        manifests:
+            every_example_is_accepted_by_the_api_server
+            every_example_is_valid_and_says_only_what_our_types_know
+            the_manifest_of_the_user_guide_is_what_the_guide_speaks_of
+            crds_and_operator_together_are_everything
+            removing_the_operator_changes_no_cluster
+            the_operators_namespace_accepts_no_cluster;
+        objects:
+            a_namespace_that_is_restricted_takes_everything_that_makes_up_a_cluster;
+        panics:
+            a_worker_that_panics_is_reported_and_others_do_not_notice;
+        reports:
+            what_comes_later_is_said_and_no_secret_is_read;
+        rules:
+            the_api_server_and_the_operator_agree_on_every_spec_and_the_field_that_is_wrong;
+    }
+}
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = arguments.test_threads.or(Some(AT_ONCE));
+    let conclusion = libtest_mimic::run(&arguments, trials());
+    shared::end();
+    conclusion.exit_code()
+}
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -51,7 +115,7 @@ async fn as_operator(api: &ApiOnly) -> Client {
 }
 
 /// As JSON, because the Rust types would not let a wrong object out.
-fn untyped<K: Resource<DynamicType = ()>>(client: &Client) -> Api<DynamicObject> {
+fn untyped<K: Resource<DynamicType = ()>>(client: &Client, namespace: &str) -> Api<DynamicObject> {
     let resource = kube::core::ApiResource::erase::<K>(&());
-    Api::namespaced_with(client.clone(), "default", &resource)
+    Api::namespaced_with(client.clone(), namespace, &resource)
 }

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use testbed::build;
 use testbed::shell::run;
 
-use crate::{installed, kubectl, root};
+use crate::{installed, kubectl, root, shared};
 
 /// The manifest that the user guide scales up and down.
 const SCALING: &str = "test/testdata/test-scaling-scenarios.yaml";
@@ -37,16 +37,14 @@ fn objects(path: &PathBuf) -> Vec<Value> {
     serde_saphyr::from_multiple(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-#[tokio::test]
-async fn every_example_is_accepted_by_the_api_server() {
-    let api = installed().await;
+pub async fn every_example_is_accepted_by_the_api_server() {
+    let api = shared::bare().await;
     for path in manifests() {
         kubectl(&api, &["apply", "--validate=strict", "-f", &path.display().to_string()]).await;
     }
 }
 
-#[test]
-fn every_example_is_valid_and_says_only_what_our_types_know() {
+pub async fn every_example_is_valid_and_says_only_what_our_types_know() {
     for path in manifests() {
         for object in objects(&path) {
             let (again, problems) = match object["kind"].as_str() {
@@ -71,8 +69,7 @@ fn every_example_is_valid_and_says_only_what_our_types_know() {
     }
 }
 
-#[test]
-fn the_manifest_of_the_user_guide_is_what_the_guide_speaks_of() {
+pub async fn the_manifest_of_the_user_guide_is_what_the_guide_speaks_of() {
     let objects = objects(&root().join(SCALING));
     assert_eq!(objects[0]["metadata"]["name"], "test-scaling");
     let intent = validate(&read(&objects[1])).expect("it is valid");
@@ -82,8 +79,7 @@ fn the_manifest_of_the_user_guide_is_what_the_guide_speaks_of() {
     assert!(intent.debug_image.is_some_and(|image| image.contains("netshoot")));
 }
 
-#[tokio::test]
-async fn crds_and_operator_together_are_everything() {
+pub async fn crds_and_operator_together_are_everything() {
     let programs = build::ensure_base().await.expect("kubectl is built");
     let program = programs.kubernetes.join("kubectl").display().to_string();
     let rendered = async |name: &str| -> Vec<Value> {
@@ -100,8 +96,7 @@ async fn crds_and_operator_together_are_everything() {
 }
 
 /// No operator runs here, so nothing would remove the finalizer of a cluster that is deleted.
-#[tokio::test]
-async fn removing_the_operator_changes_no_cluster() {
+pub async fn removing_the_operator_changes_no_cluster() {
     let api = installed().await;
     let client = api.client().await.expect("a client");
     kubectl(&api, &["apply", "-f", &root().join("examples/minimal.yaml").display().to_string()]).await;
@@ -122,9 +117,8 @@ async fn removing_the_operator_changes_no_cluster() {
 }
 
 /// Removing the operator deletes its namespace, with everything in it.
-#[tokio::test]
-async fn the_operators_namespace_accepts_no_cluster() {
-    let api = installed().await;
+pub async fn the_operators_namespace_accepts_no_cluster() {
+    let api = shared::bare().await;
     let client = api.client().await.expect("a client");
     let cluster: EtcdCluster = read(&objects(&root().join("examples/minimal.yaml"))[0]);
     let clusters = Api::<EtcdCluster>::namespaced(client, OPERATOR_NAMESPACE);

@@ -15,7 +15,7 @@ use kube::runtime::wait::await_condition;
 use kube::{Api, Client, Resource};
 use serde_json::json;
 
-use super::installed;
+use crate::shared;
 
 const NAMESPACE: &str = "restricted";
 
@@ -44,9 +44,8 @@ fn first_pod(set: &StatefulSet) -> Pod {
     Pod { metadata, spec: Some(spec), status: None }
 }
 
-#[tokio::test]
-async fn a_namespace_that_is_restricted_takes_everything_that_makes_up_a_cluster() {
-    let api = installed().await;
+pub async fn a_namespace_that_is_restricted_takes_everything_that_makes_up_a_cluster() {
+    let api = shared::bare().await;
     let client = api.client().await.expect("an administrator's client");
     let namespace = json!({"metadata": {"name": NAMESPACE, "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}});
     let namespace: Namespace = serde_json::from_value(namespace).expect("it is a namespace");

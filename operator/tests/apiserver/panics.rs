@@ -11,7 +11,7 @@ use kube::api::ListParams;
 use serde_json::json;
 
 use crate::installed;
-use crate::lifecycle::Operated;
+use crate::operated::Workplace;
 
 fn find(cluster: &EtcdCluster, type_: &str) -> Option<Condition> {
     let conditions = cluster.status.as_ref().map(|status| status.conditions.clone()).unwrap_or_default();
@@ -22,10 +22,9 @@ fn has_panicked(cluster: &EtcdCluster) -> bool {
     find(cluster, condition::READY).is_some_and(|it| it.reason == reason::WORKER_PANICKED)
 }
 
-#[tokio::test]
-async fn a_worker_that_panics_is_reported_and_others_do_not_notice() {
+pub async fn a_worker_that_panics_is_reported_and_others_do_not_notice() {
     let planted = PlantedPanic::of("default/kv").expect("it names a cluster");
-    let operated = Operated::start_on(installed().await, planted).await;
+    let operated = Workplace::alone(installed().await, planted).await;
     operated.create("kv", json!({"size": 1})).await;
     let cluster: EtcdCluster = operated.until("kv", "the panic is reported", has_panicked).await;
     let ready = find(&cluster, condition::READY).expect("it was just seen");
@@ -45,7 +44,7 @@ async fn a_worker_that_panics_is_reported_and_others_do_not_notice() {
 
     operated.create("other", json!({"size": 3})).await;
     operated.until_armed("other", 3).await;
-    let operated = Operated::start_on(operated.stop().await, PlantedPanic::default()).await;
+    let operated = Workplace::alone(operated.stop().await, PlantedPanic::default()).await;
     operated.until_armed("kv", 1).await;
     operated.until("kv", "a good round", |it: &EtcdCluster| !has_panicked(it)).await;
     operated.stop().await;

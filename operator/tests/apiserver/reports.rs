@@ -7,15 +7,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Api;
 use kube::api::ListParams;
 
-use crate::lifecycle::Operated;
+use crate::operated::Workplace;
 use crate::{as_operator, kubectl};
 
 const OBJECTS: &str = "../examples";
 
-#[tokio::test]
-async fn what_comes_later_is_said_and_no_secret_is_read() {
-    let operated = Operated::start().await;
-    kubectl(&operated.api, &["apply", "-f", OBJECTS]).await;
+pub async fn what_comes_later_is_said_and_no_secret_is_read() {
+    let operated = Workplace::new().await;
+    kubectl(&operated.on.api, &["-n", &operated.namespace, "apply", "-f", OBJECTS]).await;
     let reported = |it: &EtcdBackup| it.status.is_some();
     let backup: EtcdBackup = operated.until("nightly", "a status", reported).await;
     let status = backup.status.expect("it was just seen");
@@ -28,10 +27,9 @@ async fn what_comes_later_is_said_and_no_secret_is_read() {
     assert_eq!(status.phase, Some(RestorePhase::Failed));
     assert!(is_true(&status.conditions, condition::STALLED));
 
-    let client = as_operator(&operated.api).await;
-    let secrets = Api::<Secret>::namespaced(client, "default").list(&ListParams::default()).await;
+    let client = as_operator(&operated.on.api).await;
+    let secrets = Api::<Secret>::namespaced(client, &operated.namespace).list(&ListParams::default()).await;
     assert!(matches!(secrets, Err(kube::Error::Api(answer)) if answer.code == 403), "it may read no Secret");
-    operated.stop().await;
 }
 
 fn is_true(conditions: &[Condition], type_: &str) -> bool {

@@ -8,7 +8,7 @@ use kube::{Api, ResourceExt};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::{installed, untyped};
+use crate::{shared, untyped};
 
 /// One entry of `core/tests/specs.yaml`.
 #[derive(Deserialize)]
@@ -25,10 +25,11 @@ fn kv() -> String {
     "kv".into()
 }
 
-#[tokio::test]
-async fn the_api_server_and_the_operator_agree_on_every_spec_and_the_field_that_is_wrong() {
-    let api = installed().await;
-    let clusters = untyped::<EtcdCluster>(&api.client().await.expect("an administrator's client"));
+pub async fn the_api_server_and_the_operator_agree_on_every_spec_and_the_field_that_is_wrong() {
+    let api = shared::bare().await;
+    let client = api.client().await.expect("an administrator's client");
+    let namespace = shared::namespace(&client).await;
+    let clusters = untyped::<EtcdCluster>(&client, &namespace);
     let cases: Vec<Case> =
         serde_saphyr::from_str(include_str!("../../../core/tests/specs.yaml")).expect("the list can be read");
     let mut disagreements = Vec::new();

@@ -1,10 +1,7 @@
-//! Members as bare processes, each with an address on loopback of its own, because the ports are always the same.
+//! Clusters of bare processes, started as the agent starts them.
 
-use std::fs::{self, File};
-use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use etcd_operator::etcd::{Member, Said};
@@ -14,7 +11,8 @@ use etcd_operator_core::etcd_config::{Birth, MemberConfig, MemberOptions, Place,
 use etcd_operator_core::observed::MemberId;
 use etcd_operator_core::order::BootstrapOrder;
 use etcd_operator_core::start::Member as Peer;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
+use testbed::stand_in;
 use tokio::sync::{Mutex, MutexGuard};
 
 /// Long enough for the slowest machine; nothing here is expected to take it.
@@ -24,25 +22,18 @@ const LIMIT: Duration = Duration::from_secs(60);
 static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
 pub struct Processes {
-    directory: PathBuf,
-    network: [u8; 3],
+    members: stand_in::Processes,
     program: PathBuf,
     version: String,
-    running: Vec<Option<Child>>,
     _alone: MutexGuard<'static, ()>,
 }
 
 impl Processes {
     pub async fn new(version: &str) -> Self {
-        static COUNT: AtomicU8 = AtomicU8::new(1);
         let alone = ONE_AT_A_TIME.lock().await;
         let program = testbed::build::ensure_etcd(version).await.expect("etcd is built").dir.join("etcd");
-        let (process, count) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let directory = std::env::temp_dir().join(format!("etcd-reach-test-{process}-{count}"));
-        fs::create_dir_all(&directory).expect("a scratch directory");
-        let [.., high, low] = process.to_be_bytes();
-        let network = [127, 100 + (high ^ low) % 100, count];
-        Self { directory, network, program, version: version.into(), running: Vec::new(), _alone: alone }
+        let members = stand_in::Processes::new("etcd-reach-test").expect("a scratch directory");
+        Self { members, program, version: version.into(), _alone: alone }
     }
 
     /// A cluster of so many that serves.
@@ -87,8 +78,7 @@ impl Processes {
     }
 
     pub fn pod(&self, ordinal: u8) -> PodAddress {
-        let [a, b, c] = self.network;
-        let address = IpAddr::V4(Ipv4Addr::new(a, b, c, 1 + ordinal));
+        let address = self.members.address(ordinal);
         PodAddress { namespace: "ns".into(), pod: name(ordinal), uid: format!("uid-{ordinal}"), address }
     }
 
@@ -123,35 +113,20 @@ impl Processes {
             name: name(ordinal),
             host: host.into(),
             listen: self.pod(ordinal).address,
-            data_dir: self.directory.join(name(ordinal)).display().to_string(),
+            data_dir: self.members.directory().join(name(ordinal)).display().to_string(),
         };
-        let log = File::options().create(true).append(true).open(self.log(ordinal)).expect("a log");
-        let child = Command::new(&self.program)
-            .args(arguments(&config, &place, birth).expect("nothing is wrong with it"))
-            .env_clear()
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().expect("a log"))
-            .stderr(log)
-            .spawn()
-            .expect("etcd starts");
-        let index = usize::from(ordinal);
-        if self.running.len() <= index {
-            self.running.resize_with(index + 1, || None);
-        }
-        self.running[index] = Some(child);
+        let mut command = Command::new(&self.program);
+        command.args(arguments(&config, &place, birth).expect("nothing is wrong with it")).env_clear();
+        self.members.start(ordinal, command).expect("etcd starts");
     }
 
     pub fn kill(&mut self, ordinal: u8) {
-        let mut child = self.running[usize::from(ordinal)].take().expect("it runs");
-        child.kill().expect("it is ours");
-        child.wait().expect("it ends");
+        self.members.kill(ordinal);
     }
 
     /// It stays, holds its connections and does nothing any more, as on a node that hangs.
     pub fn freeze(&self, ordinal: u8) {
-        let child = self.running[usize::from(ordinal)].as_ref().expect("it runs");
-        let id = Pid::from_raw(i32::try_from(child.id()).expect("an id")).expect("an id");
-        kill_process(id, Signal::STOP).expect("it is ours");
+        self.members.signal(ordinal, Signal::STOP);
     }
 
     pub async fn member(&self, ordinal: u8) -> Member {
@@ -180,27 +155,6 @@ impl Processes {
             None
         })
         .await
-    }
-
-    fn log(&self, ordinal: u8) -> PathBuf {
-        self.directory.join(format!("log-{ordinal}"))
-    }
-}
-
-impl Drop for Processes {
-    fn drop(&mut self) {
-        for child in self.running.iter_mut().flatten() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-        if std::thread::panicking() {
-            for ordinal in 0..u8::try_from(self.running.len()).unwrap_or(0) {
-                let log = fs::read_to_string(self.log(ordinal)).unwrap_or_default();
-                let lines: Vec<_> = log.lines().collect();
-                eprintln!("--- {}\n{}", name(ordinal), lines[lines.len().saturating_sub(20)..].join("\n"));
-            }
-        }
-        let _ = fs::remove_dir_all(&self.directory);
     }
 }
 

@@ -10,6 +10,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use ::kube::Client;
 use etcd_operator::client::{Asked, Verb};
 use hyper::body::Bytes;
 use tokio::sync::Notify;
@@ -52,9 +53,10 @@ pub struct Rule {
 }
 
 /// Which effects a fault happens to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hits {
-    Nth(usize),
+    /// The nth of this kind: how many of another kind come before it can be chance.
+    Nth(String, usize),
     /// Each, but a repetition of one that was hit gets through.
     Each,
 }
@@ -72,7 +74,14 @@ struct Shared {
 struct State {
     rules: Vec<(Rule, usize)>,
     effects_hit: Option<(Hits, Fault)>,
+    /// From when on faults happen, and effects count.
+    on: bool,
     effects: Vec<Effect>,
+    /// Whether the EtcdCluster was read from the API server since the last effect that could do harm.
+    read_live: bool,
+    /// Changes every object right before it is written: who does it, and how often each was about to be written.
+    overtakes: Option<(Client, HashMap<String, usize>)>,
+    overtaken: Vec<(String, u16)>,
     /// How many faults have happened.
     happened: usize,
     begun: Instant,
@@ -88,6 +97,8 @@ pub struct Effect {
     pub what: String,
     pub attempts: usize,
     pub carried_out: bool,
+    /// Nothing that could do harm is done on the word of a cache.
+    pub confirmed: bool,
     pub fault: Option<Fault>,
     /// When the last attempt was made.
     seconds: f64,
@@ -95,31 +106,69 @@ pub struct Effect {
 
 impl fmt::Display for Effect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { what, attempts, carried_out, fault, seconds } = self;
+        let Self { what, attempts, carried_out, confirmed: _, fault, seconds } = self;
         let end = if *carried_out { "carried out" } else { "not carried out" };
         write!(f, "{seconds:6.2} s {what}: {end}, attempts: {attempts}")?;
         fault.map_or(Ok(()), |fault| write!(f, ", {fault:?}"))
     }
 }
 
+impl Effect {
+    /// Without the ID of a member, which is another one in each run.
+    pub fn kind(&self) -> &str {
+        match self.what.split_once(' ') {
+            Some((method, _)) if ["MemberPromote", "MemberRemove", "MoveLeader"].contains(&method) => method,
+            _ => &self.what,
+        }
+    }
+
+    /// Effects that are harmless on an old observation: they add something that is always right, or fail.
+    fn is_harmless(what: &str) -> bool {
+        let harmless = [
+            "patch etcdclusters",
+            "patch persistentvolumeclaims ",
+            "create services ",
+            "patch services ",
+            "create poddisruptionbudgets ",
+            "patch poddisruptionbudgets ",
+            "delete poddisruptionbudgets ",
+        ];
+        harmless.iter().any(|beginning| what.starts_with(beginning))
+    }
+}
+
 impl Faults {
     pub fn none(namespace: &str) -> Self {
-        Self::new(namespace, Vec::new(), None)
+        Self::new(namespace, Vec::new(), None, None)
     }
 
     pub fn at_requests(namespace: &str, rules: Vec<Rule>) -> Self {
-        Self::new(namespace, rules, None)
+        Self::new(namespace, rules, None, None)
     }
 
     pub fn at_effects(namespace: &str, hits: Hits, fault: Fault) -> Self {
-        Self::new(namespace, Vec::new(), Some((hits, fault)))
+        Self::new(namespace, Vec::new(), Some((hits, fault)), None)
     }
 
-    fn new(namespace: &str, rules: Vec<Rule>, effects_hit: Option<(Hits, Fault)>) -> Self {
+    /// Somebody else changes each object right before the operator does, every other time.
+    pub fn overtaking(namespace: &str, by: Client) -> Self {
+        Self::new(namespace, Vec::new(), None, Some(by))
+    }
+
+    fn new(
+        namespace: &str,
+        rules: Vec<Rule>,
+        effects_hit: Option<(Hits, Fault)>,
+        overtakes: Option<Client>,
+    ) -> Self {
         let state = State {
             rules: rules.into_iter().map(|rule| (rule, 0)).collect(),
             effects_hit,
+            on: false,
             effects: Vec::new(),
+            read_live: false,
+            overtakes: overtakes.map(|client| (client, HashMap::new())),
+            overtaken: Vec::new(),
             happened: 0,
             begun: Instant::now(),
             last: Instant::now(),
@@ -132,9 +181,18 @@ impl Faults {
         }))
     }
 
+    /// From now on faults happen, and effects count.
+    pub fn begin(&self) {
+        let mut state = self.state();
+        (state.on, state.effects) = (true, Vec::new());
+    }
+
     /// What happens to this request, as far as it is about the run.
     pub fn request(&self, asked: &Asked) -> Option<Fault> {
         let mut state = self.state();
+        if (asked.verb, asked.resource.as_str()) == (Verb::Get, "etcdclusters") {
+            state.read_live = true;
+        }
         let mut fault = None;
         for (rule, count) in &mut state.rules {
             if (rule.verb, rule.resource) == (asked.verb, asked.resource.as_str()) {
@@ -154,24 +212,53 @@ impl Faults {
         let mut state = self.state();
         state.last = Instant::now();
         let seconds = state.begun.elapsed().as_secs_f64();
+        let confirmed = Effect::is_harmless(&what) || state.read_live;
+        // With a StatefulSet its pods are deleted, on the same observation.
+        let follows = ["delete statefulsets ", "delete pods "].iter().any(|it| what.starts_with(it));
+        state.read_live &= Effect::is_harmless(&what) || follows;
         let pending = |effect: &Effect| effect.what == what && !effect.carried_out;
         let index = state.effects.iter().rposition(pending).unwrap_or_else(|| {
             let (attempts, carried_out, fault) = (0, false, None);
-            state.effects.push(Effect { what, attempts, carried_out, fault, seconds });
+            state.effects.push(Effect { what, attempts, carried_out, confirmed, fault, seconds });
             state.effects.len() - 1
         });
-        let hit = state.effects_hit.filter(|(hits, _)| match hits {
-            Hits::Nth(nth) => index + 1 == *nth,
+        let kind = state.effects[index].kind();
+        let of_kind = state.effects[..=index].iter().filter(|effect| effect.kind() == kind).count();
+        let hit = state.effects_hit.as_ref().filter(|(hits, _)| match hits {
+            Hits::Nth(wanted, nth) => (kind, of_kind) == (wanted.as_str(), *nth),
             Hits::Each => true,
         });
+        let fault = hit.filter(|_| state.on).map(|(_, fault)| *fault);
         let effect = &mut state.effects[index];
         (effect.attempts, effect.seconds) = (effect.attempts + 1, seconds);
-        let fault = hit.map(|(_, fault)| fault).filter(|_| effect.fault.is_none());
+        effect.confirmed &= confirmed;
+        let fault = fault.filter(|_| effect.fault.is_none());
         Some(Attempt { faults: self.clone(), index, fault })
     }
 
     pub fn effects(&self) -> Vec<Effect> {
         self.state().effects.clone()
+    }
+
+    /// Who changes the object of this request before it is sent, if somebody does.
+    pub fn overtakes(&self, asked: &Asked) -> Option<Client> {
+        let writes = matches!(asked.verb, Verb::Update | Verb::Patch | Verb::Delete);
+        let ours = asked.namespace.as_deref() == Some(&self.0.namespace) && asked.resource != "leases";
+        let mut state = self.state();
+        let (client, times) = state.overtakes.as_mut().filter(|_| writes && ours)?;
+        let key = format!("{} {} {:?}", asked.verb, asked.resource, asked.name);
+        let times = times.entry(key).or_default();
+        *times += 1;
+        (*times % 2 == 1).then(|| client.clone())
+    }
+
+    /// What the API server answered to a write that was overtaken.
+    pub fn was_overtaken(&self, asked: &Asked, status: u16) {
+        self.state().overtaken.push((format!("{} {}", asked.verb, asked.resource), status));
+    }
+
+    pub fn overtaken(&self) -> Vec<(String, u16)> {
+        self.state().overtaken.clone()
     }
 
     pub fn happened(&self) -> usize {

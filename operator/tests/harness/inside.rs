@@ -10,7 +10,10 @@ const MARK: &str = "ETCD_OPERATOR_HARNESS";
 const NETWORK: &str = "10.128.0.0/9";
 /// In memory, private to us, and gone with us.
 const SCRATCH: &str = "/var/tmp";
-pub const ETCD: &str = "3.6.16";
+/// Before 3.6, one learner is accepted at a time.
+pub const ONE_LEARNER: &str = "3.5.21";
+pub const TWO_LEARNERS: &str = "3.6.16";
+pub const VERSIONS: [&str; 2] = [ONE_LEARNER, TWO_LEARNERS];
 
 pub fn is() -> bool {
     std::env::var_os(MARK).is_some()
@@ -35,7 +38,9 @@ pub fn enter() -> ExitCode {
 fn build() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(testbed::build::ensure_base()).expect("Kubernetes is built");
-    runtime.block_on(testbed::build::ensure_etcd(ETCD)).expect("etcd is built");
+    for version in VERSIONS {
+        runtime.block_on(testbed::build::ensure_etcd(version)).expect("etcd is built");
+    }
     let mut cargo = Command::new(env!("CARGO"));
     // The same selection of packages as in the Makefile, so that nothing is compiled twice.
     cargo.args(["build", "--quiet", "--locked", "--workspace", "--bin", "etcd-agent", "--target-dir"]);

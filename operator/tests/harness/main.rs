@@ -7,10 +7,13 @@
 
 mod faults;
 mod inside;
+mod notices;
 mod operator;
+mod oracles;
 mod recorder;
 mod requests;
 mod scenario;
+mod steps;
 mod sweep;
 mod world;
 
@@ -18,18 +21,38 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
 
+use crate::scenario::Scenario;
+
 fn trials() -> Vec<Trial> {
-    vec![
+    let mut trials = vec![
+        trial("a_write_on_an_outdated_object_is_rejected", requests::overtaken),
+        trial("what_could_do_harm_follows_a_live_read", sweep::scale_undisturbed),
+        trial("a_deleted_service_is_created_again_at_once", notices::deleted_service),
+        trial("a_member_that_fails_is_reported_at_once", notices::failed_node),
+        trial(
+            "a_pod_of_a_failed_node_stays_until_it_is_forced_or_the_node_returns",
+            notices::pods_of_failed_nodes,
+        ),
         trial("create_with_every_effect_hit", || sweep::each_variant(sweep::CREATE)),
         trial("scale_with_every_effect_hit", || sweep::each_variant(sweep::SCALE)),
         trial("single_requests_fail", requests::fail),
         trial("a_watch_freezes", requests::freeze).with_ignored_flag(true),
-        trial("sweep_create", || sweep::each_effect(sweep::CREATE)).with_ignored_flag(true),
-        trial("sweep_scale", || sweep::each_effect(sweep::SCALE)).with_ignored_flag(true),
-    ]
+    ];
+    for scenario in sweep::ALL {
+        let mut swept = |what: &str, version: &'static str, test: fn(Scenario)| {
+            let name = format!("{what} {} {version}", scenario.name);
+            let name = name.replace(|it: char| !it.is_alphanumeric(), "_");
+            let trial = trial(&name, move || test(Scenario { version, ..scenario }));
+            trials.push(trial.with_ignored_flag(true));
+        };
+        swept("variants", inside::ONE_LEARNER, sweep::each_variant);
+        swept("variants", inside::TWO_LEARNERS, sweep::each_variant);
+        swept("sweep", inside::TWO_LEARNERS, sweep::each_effect);
+    }
+    trials
 }
 
-fn trial(name: &str, test: fn()) -> Trial {
+fn trial(name: &str, test: impl FnOnce() + Send + 'static) -> Trial {
     Trial::test(name, move || {
         test();
         Ok(())

@@ -1,11 +1,11 @@
 //! What became of the objects of a run: how often each was changed, and what they are like now.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use etcd_operator_core::api::EtcdCluster;
-use etcd_operator_core::names::{CLUSTER_UID_LABEL, MEMBER_ID_LABEL};
+use etcd_operator_core::names::{ADOPT_ANNOTATION, CLUSTER_UID_LABEL, MEMBER_ID_LABEL};
 use futures::StreamExt;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Service};
@@ -52,6 +52,11 @@ impl Recorder {
         Self { state, _watches: watches }
     }
 
+    /// From now on changes count.
+    pub fn begin(&self) {
+        self.state().changes.clear();
+    }
+
     /// The budget follows the voters, and how many of their numbers a round sees on the way is chance.
     pub fn changes(&self) -> Changes {
         let mut changes = self.state().changes.clone();
@@ -59,7 +64,7 @@ impl Recorder {
         changes
     }
 
-    /// How long nothing was changed but statuses.
+    /// How long nothing was changed, statuses included.
     pub fn quiet_for(&self) -> Duration {
         self.state().last.elapsed()
     }
@@ -68,16 +73,24 @@ impl Recorder {
         self.state().objects.get(&format!("{kind} {name}")).cloned()
     }
 
+    /// Of everything that is there.
+    pub fn kinds(&self) -> BTreeSet<String> {
+        let state = self.state();
+        state.objects.keys().filter_map(|key| Some(key.split_once(' ')?.0.to_owned())).collect()
+    }
+
     /// Without what differs from run to run: UIDs, times, addresses.
     pub fn comparable(&self, namespace: &str) -> Objects {
         let objects = self.state().objects.clone();
-        let uids = objects.values().filter(|it| it["kind"] == "EtcdCluster");
-        let uid = uids.filter_map(|it| it["metadata"]["uid"].as_str()).next().unwrap_or("none").to_owned();
+        let cluster = objects.values().find(|it| it["kind"] == "EtcdCluster");
+        let metadata = cluster.map(|it| it["metadata"].clone()).unwrap_or_default();
+        let uid = metadata["uid"].as_str().unwrap_or("none");
+        let adopted = metadata["annotations"][ADOPT_ANNOTATION].as_str().unwrap_or("none");
         let compare = |(name, mut object): (String, Value)| {
             if object["kind"] != "EtcdCluster" {
                 object["status"] = Value::Null;
             }
-            simplify(&mut object, &[(namespace, "NAMESPACE"), (&uid, "UID")]);
+            simplify(&mut object, &[(namespace, "NAMESPACE"), (uid, "UID"), (adopted, "ADOPTED")]);
             (name, object)
         };
         objects.into_iter().map(compare).collect()
@@ -110,18 +123,20 @@ async fn watch(objects: Api<DynamicObject>, kind: String, state: Arc<Mutex<State
             true => state.objects.remove(&key),
             false => state.objects.insert(key.clone(), object.clone()),
         };
+        state.last = Instant::now();
         if deleted || before.is_none_or(|before| without_status(before) != without_status(object)) {
             *state.changes.entry(key).or_default() += 1;
-            state.last = Instant::now();
         }
     }
 }
 
 fn without_status(mut object: Value) -> Value {
     object["status"] = Value::Null;
-    for field in ["resourceVersion", "managedFields"] {
+    // Who deletes a pod first, the operator or Kubernetes, decides whether its time to end is shortened later.
+    for field in ["resourceVersion", "managedFields", "deletionGracePeriodSeconds"] {
         object["metadata"][field] = Value::Null;
     }
+    object["metadata"]["deletionTimestamp"] = object["metadata"]["deletionTimestamp"].is_null().into();
     object
 }
 

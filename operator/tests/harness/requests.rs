@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 use etcd_operator::client::Verb;
 
 use crate::faults::{Fault, Faults, Rule};
-use crate::scenario::{LIMIT, Scenario};
-use crate::sweep::{check, undisturbed};
+use crate::scenario::Scenario;
+use crate::steps::Step;
+use crate::sweep::{SCALE, check, undisturbed};
 use crate::world::world;
 
-const CREATE_ONE: Scenario = Scenario { name: "create 1", sizes: &[1], limit: LIMIT };
+const CREATE_ONE: Scenario = Scenario::new("create 1", &[Step::Size(1)]);
 
 const fn rule(verb: Verb, resource: &'static str, nth: usize, fault: Fault) -> Rule {
     Rule { verb, resource, nth, fault }
@@ -47,6 +48,30 @@ pub fn freeze() {
         &[rule(Verb::Watch, "etcdclusters", 1, Fault::Freeze { after: 0 })],
     ];
     run(Scenario { limit, ..CREATE_ONE }, runs);
+}
+
+/// A write that was decided on an object as it was read is rejected when somebody else has changed the object since.
+pub fn overtaken() {
+    let world = world();
+    world.runtime.block_on(async {
+        let make = |namespace: &str| Faults::overtaking(namespace, world.admin.clone());
+        let ran = SCALE.run(world, make, None).await.unwrap_or_else(|why| panic!("{why}"));
+        // What pods, StatefulSets and orders are deleted by is their UID, and of Services and budgets each writer owns its
+        // own fields.
+        let conditional = [
+            "delete persistentvolumeclaims",
+            "patch etcdclusters",
+            "patch etcdclusters/status",
+            "patch persistentvolumeclaims",
+            "patch statefulsets",
+            "update configmaps",
+        ];
+        for write in conditional {
+            let statuses: Vec<u16> =
+                ran.overtaken.iter().filter(|(what, _)| what == write).map(|(_, status)| *status).collect();
+            assert!(!statuses.is_empty() && statuses.iter().all(|it| *it == 409), "{write}: {statuses:?}");
+        }
+    });
 }
 
 fn run(scenario: Scenario, runs: &[&[Rule]]) {

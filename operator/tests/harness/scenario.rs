@@ -1,5 +1,6 @@
 //! A scenario, and one run of it with the faults that belong to it.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use etcd_operator::lease;
@@ -8,52 +9,70 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::Api;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
-use serde_json::{Value, json};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use serde_json::json;
 
 use crate::faults::{Effect, Faults};
 use crate::inside;
 use crate::operator::{LEASE_NAMESPACE, Operator};
+use crate::oracles::{CONTRADICTION, CONTRADICTION_DISTURBED, Oracles};
 use crate::recorder::{Changes, Objects, Recorder};
+use crate::steps::{Cluster, Step, Until};
 use crate::world::{CLUSTER, World};
 
 /// Far more than any step takes, with a fault in it, on a busy machine.
 pub const LIMIT: Duration = Duration::from_secs(45);
-/// So long nothing is written any more, statuses aside.
+/// So long nothing is written any more at the end of a step.
 const QUIET: Duration = Duration::from_millis(500);
 const POLL: Duration = Duration::from_millis(20);
 
-/// The sizes that a cluster is given one after the other: it is created with the first.
+/// What happens to a cluster, one step after the other.
 #[derive(Clone, Copy)]
 pub struct Scenario {
     pub name: &'static str,
-    pub sizes: &'static [u8],
-    /// How long each may take.
+    pub steps: &'static [Step],
+    /// So many steps only lead to where the scenario begins: no fault happens in them.
+    pub setup: usize,
+    /// From the end of the first step on, clients can write all the time.
+    pub keeps_serving: bool,
+    pub version: &'static str,
+    pub on_delete: &'static str,
+    /// How long each step after the setup may take.
     pub limit: Duration,
+}
+
+impl Scenario {
+    pub const fn new(name: &'static str, steps: &'static [Step]) -> Self {
+        let (setup, keeps_serving, version) = (0, false, inside::TWO_LEARNERS);
+        Self { name, steps, setup, keeps_serving, version, on_delete: "Retain", limit: LIMIT }
+    }
 }
 
 /// What a run led to.
 pub struct Ran {
     /// After each step.
     pub ends: Vec<Objects>,
+    /// Those of the setup are left out, as of the effects.
     pub changes: Changes,
     pub effects: Vec<Effect>,
     /// How many faults happened.
     pub faults: usize,
+    /// Writes whose objects were changed right before, and what the API server answered.
+    pub overtaken: Vec<(String, u16)>,
     /// Of each step.
     pub seconds: Vec<f64>,
 }
 
 struct Run<'a> {
-    world: &'a World,
-    namespace: &'a str,
+    cluster: Cluster<'a>,
     faults: &'a Faults,
-    recorder: Recorder,
+    recorder: Arc<Recorder>,
+    oracles: Oracles,
     operator: Option<Operator>,
 }
 
 impl Scenario {
-    /// Each step ends as in the reference. Without one it ends when the cluster is ready.
+    /// Each step ends as in the reference. Without one it ends when the cluster is as it should be.
     pub async fn run(
         &self,
         world: &World,
@@ -62,46 +81,56 @@ impl Scenario {
     ) -> Result<Ran, String> {
         let namespace = world.namespace().await;
         let faults = make_faults(&namespace);
-        let recorder = Recorder::start(&world.admin, &namespace);
+        let recorder = Arc::new(Recorder::start(&world.admin, &namespace));
+        let contradiction = if reference.is_some() { CONTRADICTION_DISTURBED } else { CONTRADICTION };
+        let oracles = Oracles::start(&namespace, &recorder, contradiction);
         let operator = Some(Operator::start(&world.kubeconfig, &faults));
-        let mut run = Run { world, namespace: &namespace, faults: &faults, recorder, operator };
+        let cluster = Cluster::new(world, &namespace);
+        let mut run = Run { cluster, faults: &faults, recorder, oracles, operator };
         let ran = run.steps(self, reference).await;
-        run.end().await;
-        ran
+        let verdict = run.end().await;
+        ran.and_then(|ran| verdict.map(|()| ran))
     }
 }
 
 impl Run<'_> {
     async fn steps(&mut self, scenario: &Scenario, reference: Option<&Ran>) -> Result<Ran, String> {
         let (mut ends, mut seconds) = (Vec::new(), Vec::new());
-        for (index, &size) in scenario.sizes.iter().enumerate() {
+        for (index, &step) in scenario.steps.iter().enumerate() {
+            if index == scenario.setup {
+                self.faults.begin();
+                self.recorder.begin();
+            }
             let begun = Instant::now();
-            self.edit(index == 0, size).await;
+            let until = self.cluster.take(step, scenario).await;
             let expected = reference.map(|reference| &reference.ends[index]);
-            let settled = self.settled(size, scenario.limit, expected).await;
-            ends.push(settled.map_err(|why| format!("size {size}: {why}"))?);
+            let limit = if index < scenario.setup { LIMIT } else { scenario.limit };
+            let settled = self.settled(&until, limit, expected).await;
+            ends.push(settled.map_err(|why| format!("{step:?}: {why}"))?);
             seconds.push(begun.elapsed().saturating_sub(QUIET).as_secs_f64());
+            if index == 0 && scenario.keeps_serving {
+                self.oracles.write();
+            }
         }
-        let (effects, faults) = (self.faults.effects(), self.faults.happened());
-        Ok(Ran { ends, changes: self.recorder.changes(), effects, faults, seconds })
-    }
-
-    async fn edit(&self, create: bool, size: u8) {
-        let clusters: Api<EtcdCluster> = self.world.all(self.namespace);
-        if create {
-            let spec = json!({"size": size, "version": inside::ETCD});
-            let cluster = EtcdCluster::new(CLUSTER, serde_json::from_value(spec).expect("a spec"));
-            clusters.create(&PostParams::default(), &cluster).await.expect("it is taken");
-        } else {
-            let change = Patch::Merge(json!({"spec": {"size": size}}));
-            clusters.patch(CLUSTER, &PatchParams::default(), &change).await.expect("it is taken");
+        let unconfirmed =
+            self.faults.effects().into_iter().filter(|effect| !effect.confirmed).collect::<Vec<_>>();
+        if !unconfirmed.is_empty() {
+            return Err(format!("these did not follow a live read:\n{}", lines(&unconfirmed)));
         }
+        Ok(Ran {
+            ends,
+            changes: self.recorder.changes(),
+            effects: self.faults.effects(),
+            faults: self.faults.happened(),
+            overtaken: self.faults.overtaken(),
+            seconds,
+        })
     }
 
     /// Waits, and starts the operator again whenever a fault ended it.
     async fn settled(
         &mut self,
-        size: u8,
+        until: &Until,
         limit: Duration,
         expected: Option<&Objects>,
     ) -> Result<Objects, String> {
@@ -110,21 +139,23 @@ impl Run<'_> {
             if self.operator.as_ref().is_some_and(Operator::has_ended) {
                 self.start_again().await;
             }
-            let cluster = self.recorder.object("EtcdCluster", CLUSTER).unwrap_or_default();
             let quiet = self.recorder.quiet_for().min(self.faults.quiet_for()) >= QUIET;
-            if quiet && is_settled(&cluster, size) {
-                let objects = self.recorder.comparable(self.namespace);
+            if quiet && until.holds(&self.recorder) {
+                let objects = self.recorder.comparable(self.cluster.namespace);
                 if expected.is_none_or(|expected| *expected == objects) {
                     return Ok(objects);
                 }
             }
             if begun.elapsed() > limit {
-                let objects = self.recorder.comparable(self.namespace);
+                let objects = self.recorder.comparable(self.cluster.namespace);
                 return Err(format!(
                     "not settled after {} s\n{}\neffects:\n{}",
                     limit.as_secs(),
                     expected.map_or_else(
-                        || format!("{:#}", cluster["status"]),
+                        || format!(
+                            "{:#}",
+                            self.recorder.object("EtcdCluster", CLUSTER).unwrap_or_default()["status"]
+                        ),
                         |expected| difference(expected, &objects)
                     ),
                     lines(&self.faults.effects())
@@ -137,21 +168,24 @@ impl Run<'_> {
     /// As after a crash, except that nobody waits for the Lease to expire.
     async fn start_again(&mut self) {
         self.operator = None;
-        let leases: Api<Lease> = self.world.all(LEASE_NAMESPACE);
+        let world = self.cluster.world;
+        let leases: Api<Lease> = world.all(LEASE_NAMESPACE);
         let deleted = leases.delete(lease::NAME, &DeleteParams::default()).await;
         assert!(deleted.is_ok() || leases.get_opt(lease::NAME).await.is_ok_and(|it| it.is_none()));
-        self.operator = Some(Operator::start(&self.world.kubeconfig, self.faults));
+        self.operator = Some(Operator::start(&world.kubeconfig, self.faults));
     }
 
     /// Leaves nothing that runs, without waiting for it.
-    async fn end(mut self) {
+    async fn end(mut self) -> Result<(), String> {
+        let verdict = self.oracles.verdict();
         self.operator = None;
+        let Cluster { world, namespace, .. } = self.cluster;
         let (now, all) = (DeleteParams::default().grace_period(0), ListParams::default());
-        let leases: Api<Lease> = self.world.all(LEASE_NAMESPACE);
-        let clusters: Api<EtcdCluster> = self.world.all(self.namespace);
-        let sets: Api<StatefulSet> = self.world.all(self.namespace);
-        let pods: Api<Pod> = self.world.all(self.namespace);
-        let claims: Api<PersistentVolumeClaim> = self.world.all(self.namespace);
+        let leases: Api<Lease> = world.all(LEASE_NAMESPACE);
+        let clusters: Api<EtcdCluster> = world.all(namespace);
+        let sets: Api<StatefulSet> = world.all(namespace);
+        let pods: Api<Pod> = world.all(namespace);
+        let claims: Api<PersistentVolumeClaim> = world.all(namespace);
         let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
         // What is not there need not be deleted.
         let _ = leases.delete(lease::NAME, &DeleteParams::default()).await;
@@ -160,20 +194,8 @@ impl Run<'_> {
         let _ = sets.delete(CLUSTER, &DeleteParams::background()).await;
         let _ = pods.delete_collection(&now, &all).await;
         let _ = claims.delete_collection(&DeleteParams::default(), &all).await;
+        verdict
     }
-}
-
-/// What users would wait for.
-fn is_settled(cluster: &Value, size: u8) -> bool {
-    let (status, generation) = (&cluster["status"], &cluster["metadata"]["generation"]);
-    let conditions = status["conditions"].as_array().cloned().unwrap_or_default();
-    let is =
-        |type_: &str, value: &str| conditions.iter().any(|it| it["type"] == type_ && it["status"] == value);
-    status["observedGeneration"] == *generation
-        && status["readyReplicas"] == json!(size)
-        && status["replicas"] == json!(size)
-        && is("Ready", "True")
-        && !["Reconciling", "Stalled", "WriteFailed"].iter().any(|type_| is(type_, "True"))
 }
 
 /// One effect a line.

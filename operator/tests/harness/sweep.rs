@@ -3,11 +3,25 @@
 use std::time::Instant;
 
 use crate::faults::{Fault, Faults, Hits};
-use crate::scenario::{LIMIT, Ran, Scenario, difference, lines};
+use crate::scenario::{Ran, Scenario, difference, lines};
+use crate::steps::Step;
 use crate::world::world;
 
-pub const CREATE: Scenario = Scenario { name: "create 3", sizes: &[3], limit: LIMIT };
-pub const SCALE: Scenario = Scenario { name: "scale 1, 3, 1", sizes: &[1, 3, 1], limit: LIMIT };
+pub const CREATE: Scenario = Scenario::new("create 3", &[Step::Size(3)]);
+pub const SCALE: Scenario = Scenario {
+    keeps_serving: true,
+    ..Scenario::new("scale 1, 3, 1", &[Step::Size(1), Step::Size(3), Step::Size(1)])
+};
+const STOP: Scenario = Scenario { setup: 1, ..Scenario::new("stop 3", &[Step::Size(3), Step::Size(0)]) };
+const START: Scenario =
+    Scenario { setup: 2, ..Scenario::new("start 3", &[Step::Size(1), Step::Size(0), Step::Size(3)]) };
+const DELETE: Scenario =
+    Scenario { setup: 1, on_delete: "Delete", ..Scenario::new("delete 3", &[Step::Size(3), Step::Delete]) };
+const ADOPT: Scenario =
+    Scenario { setup: 2, ..Scenario::new("adopt 3", &[Step::Size(3), Step::Delete, Step::Adopt(3)]) };
+const REPLACE: Scenario =
+    Scenario { setup: 1, ..Scenario::new("replace 1 of 3", &[Step::Size(3), Step::LoseVolume(2)]) };
+pub const ALL: [Scenario; 7] = [CREATE, SCALE, STOP, START, DELETE, ADOPT, REPLACE];
 
 const VARIANTS: [(&str, Fault); 4] = [
     ("killed before", Fault::KillBefore),
@@ -15,6 +29,10 @@ const VARIANTS: [(&str, Fault); 4] = [
     ("answer lost", Fault::LoseAnswer),
     ("fails once", Fault::Answer(500)),
 ];
+
+pub fn scale_undisturbed() {
+    world().runtime.block_on(undisturbed(SCALE));
+}
 
 /// Undisturbed, and then once for each variant with every effect hit.
 pub fn each_variant(scenario: Scenario) {
@@ -24,8 +42,12 @@ pub fn each_variant(scenario: Scenario) {
         let mut failures = Vec::new();
         for (variant, fault) in VARIANTS {
             let make = |namespace: &str| Faults::at_effects(namespace, Hits::Each, fault);
+            let begun = Instant::now();
             let ran = scenario.run(world, make, Some(&reference)).await;
-            failures.extend(check(&reference, ran).map_err(|why| format!("{variant}: {why}")).err());
+            let result = check(&reference, ran);
+            let verdict = if result.is_ok() { "ok" } else { "FAILED" };
+            println!("{}, {variant}: {verdict} ({:.0} s)", scenario.name, begun.elapsed().as_secs_f64());
+            failures.extend(result.map_err(|why| format!("{variant}: {why}")).err());
         }
         assert!(failures.is_empty(), "{}", failures.join("\n\n"));
     });
@@ -39,11 +61,17 @@ pub fn each_effect(scenario: Scenario) {
         let (mut runs, mut failures) = (0, Vec::new());
         let effects = reference.effects.iter().enumerate().filter(|(_, effect)| effect.carried_out);
         for (index, effect) in effects {
+            let kind = effect.kind();
+            let nth = reference.effects[..=index].iter().filter(|other| other.kind() == kind).count();
             for (variant, fault) in VARIANTS {
-                let make = |namespace: &str| Faults::at_effects(namespace, Hits::Nth(index + 1), fault);
+                let make =
+                    |namespace: &str| Faults::at_effects(namespace, Hits::Nth(kind.to_owned(), nth), fault);
                 let ran = scenario.run(world, make, Some(&reference)).await;
                 let what = format!("effect {} ({}), {variant}", index + 1, effect.what);
-                let result = check(&reference, ran);
+                let result = match ran {
+                    Ok(ran) if ran.faults == 0 && is_chance(kind) => Ok(()),
+                    ran => check(&reference, ran),
+                };
                 let seconds = begun.elapsed().as_secs();
                 println!("{what}: {} ({seconds} s)", if result.is_ok() { "ok" } else { "FAILED" });
                 failures.extend(result.map_err(|why| format!("{what}: {why}")).err());
@@ -60,6 +88,11 @@ pub fn each_effect(scenario: Scenario) {
         );
         assert!(failures.is_empty(), "{}", failures.join("\n\n"));
     });
+}
+
+/// Which member leads, and how many of their numbers the budget follows, is different in each run.
+fn is_chance(kind: &str) -> bool {
+    kind == "MoveLeader" || kind.contains(" poddisruptionbudgets ")
 }
 
 pub async fn undisturbed(scenario: Scenario) -> Ran {

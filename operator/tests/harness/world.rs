@@ -1,5 +1,6 @@
 //! A control plane, the stand-in for a kubelet, and a namespace of its own for each run.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -31,8 +32,8 @@ pub struct World {
     pub runtime: Runtime,
     pub admin: Client,
     pub kubeconfig: PathBuf,
+    pub stand_in: StandIn,
     _api: ApiOnly,
-    _stand_in: StandIn,
 }
 
 /// The same for all tests.
@@ -58,12 +59,16 @@ impl World {
             let admin = api.client().await.expect("an administrator's client");
             (api, admin)
         });
-        let etcd = runtime.block_on(testbed::build::ensure_etcd(inside::ETCD)).expect("it is built").dir;
-        let (agent, etcd) = (inside::agent(), etcd.join("etcd"));
+        let program = |version: &str| {
+            let built = runtime.block_on(testbed::build::ensure_etcd(version)).expect("it is built");
+            (version.to_owned(), built.dir.join("etcd"))
+        };
+        let programs: BTreeMap<String, PathBuf> = inside::VERSIONS.map(program).into();
+        let agent = inside::agent();
         let settings = Settings {
             directory: api.directory().join("stand-in"),
             address,
-            command: Box::new(move |pod, place| command(Command::new(&agent), pod, place, &etcd)),
+            command: Box::new(move |pod, place| command(Command::new(&agent), pod, place, &programs)),
             config_map_delay: Duration::from_millis(50),
             probe_every: Duration::from_millis(50),
         };
@@ -72,7 +77,7 @@ impl World {
             StandIn::start(admin.clone(), settings)
         };
         eprintln!("control plane ready after {:.1} s", begun.elapsed().as_secs_f64());
-        Self { runtime, admin, kubeconfig: api.kubeconfig(), _api: api, _stand_in: stand_in }
+        Self { runtime, admin, kubeconfig: api.kubeconfig(), stand_in, _api: api }
     }
 
     /// A namespace in which pods can be created, and whose pods have names.
@@ -112,15 +117,23 @@ async fn kubectl(api: &ApiOnly, arguments: &[&str]) {
 
 /// Only members of runs are started; the operator's own pod is not.
 fn address(pod: &Pod) -> Option<IpAddr> {
-    let run = pod.namespace()?.strip_prefix(NAMESPACES)?.parse().ok()?;
     let ordinal = pod.name_any().strip_prefix(CLUSTER)?.strip_prefix('-')?.parse().ok()?;
+    address_in(&pod.namespace()?, ordinal)
+}
+
+/// Of a pod in the namespace of a run.
+pub fn address_in(namespace: &str, ordinal: u8) -> Option<IpAddr> {
+    let run = namespace.strip_prefix(NAMESPACES)?.parse().ok()?;
     Some(inside::address(run, ordinal).into())
 }
 
 /// What the pod's first container runs, with the paths of this machine.
-fn command(mut agent: Command, pod: &Pod, place: &Place, etcd: &std::path::Path) -> Command {
+fn command(mut agent: Command, pod: &Pod, place: &Place, etcd: &BTreeMap<String, PathBuf>) -> Command {
     let spec = pod.spec.clone().unwrap_or_default();
     let container = spec.containers.into_iter().next().expect("a pod has a container");
+    let image = container.image.unwrap_or_default();
+    let version = image.rsplit_once(":v").map_or("", |(_, version)| version);
+    let etcd = etcd.get(version).unwrap_or_else(|| panic!("there is no program for {image}"));
     agent.arg("start").env_clear();
     for variable in container.env.unwrap_or_default() {
         let field = variable.value_from.and_then(|it| it.field_ref).map(|it| it.field_path);

@@ -1,9 +1,8 @@
 //! The life of one pod: volumes, a process that is started again whenever it exits, and its end.
 
-use std::fs::File;
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +17,7 @@ use tokio::process::Child;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::processes::log_to;
 use super::status::{self, Container, Exit};
 use super::volumes::Mounted;
 use super::{Node, Place};
@@ -29,7 +29,8 @@ const TICK: Duration = Duration::from_millis(20);
 
 /// Until the pod is deleted, or the task is dropped with it.
 pub async fn run(node: Arc<Node>, pod: watch::Receiver<Pod>, address: IpAddr) {
-    let mut life = Life { node, pod, address };
+    let failed = node.failed.subscribe();
+    let mut life = Life { node, pod, address, failed };
     if let Err(error) = life.run().await
         && !is_gone(&error)
     {
@@ -41,11 +42,13 @@ struct Life {
     node: Arc<Node>,
     pod: watch::Receiver<Pod>,
     address: IpAddr,
+    failed: watch::Receiver<BTreeSet<String>>,
 }
 
 enum Ended {
     Exited(Exit),
     Deleted,
+    NodeFailed,
 }
 
 impl Life {
@@ -59,6 +62,10 @@ impl Life {
         self.bind().await?;
         let mut container = Container { restarts: 0, last: None, started: Timestamp::now(), ready: false };
         loop {
+            self.node_returned().await?;
+            if self.is_deleted() {
+                return self.delete().await;
+            }
             mounted.refresh(&self.node.config_maps, Duration::ZERO)?;
             let mut process = self.start(&mounted)?;
             container.started = Timestamp::now();
@@ -67,6 +74,11 @@ impl Life {
                 Ended::Deleted => {
                     self.terminate(&mut process).await?;
                     return self.delete().await;
+                }
+                Ended::NodeFailed => {
+                    process.kill().await?;
+                    container = Container { restarts: container.restarts + 1, ready: false, ..container };
+                    continue;
                 }
                 Ended::Exited(exit) => {
                     container = Container {
@@ -77,10 +89,22 @@ impl Life {
                     };
                 }
             }
-            if container.restarts > 1 && self.back_off(&container).await? {
-                return self.delete().await;
+            if container.restarts > 1 {
+                self.back_off(&container).await?;
             }
         }
+    }
+
+    fn node_has_failed(&self) -> bool {
+        self.pod.borrow().uid().is_some_and(|uid| self.failed.borrow().contains(&uid))
+    }
+
+    /// At once, if it has not failed.
+    async fn node_returned(&mut self) -> Result<()> {
+        while self.node_has_failed() {
+            self.failed.changed().await?;
+        }
+        Ok(())
     }
 
     fn current(&self) -> Pod {
@@ -118,14 +142,9 @@ impl Life {
         let termination_log = directory.join("termination-log");
         let _ = std::fs::remove_file(&termination_log);
         let place = Place { address: self.address, volumes: mounted.paths.clone(), termination_log };
-        let log = File::options().create(true).append(true).open(directory.join("log"))?;
-        (self.node.settings.command)(&pod, &place)
-            .stdin(Stdio::null())
-            .stdout(log.try_clone()?)
-            .stderr(log)
-            .kill_on_drop(true)
-            .spawn()
-            .context("cannot start the process")
+        let mut command = (self.node.settings.command)(&pod, &place);
+        log_to(command.as_std_mut(), &directory.join("log"))?;
+        command.kill_on_drop(true).spawn().context("cannot start the process")
     }
 
     async fn supervise(
@@ -136,10 +155,14 @@ impl Life {
     ) -> Result<Ended> {
         let mut tick = tokio::time::interval(self.node.settings.probe_every);
         loop {
+            if self.node_has_failed() {
+                return Ok(Ended::NodeFailed);
+            }
             if self.is_deleted() {
                 return Ok(Ended::Deleted);
             }
             tokio::select! {
+                changed = self.failed.changed() => changed?,
                 ended = process.wait() => {
                     let message = std::fs::read_to_string(self.directory().join("termination-log"));
                     let code = ended?.code().unwrap_or(137);
@@ -158,17 +181,17 @@ impl Life {
         }
     }
 
-    /// Whether it was deleted meanwhile.
-    async fn back_off(&mut self, container: &Container) -> Result<bool> {
+    /// Less long if it is deleted meanwhile.
+    async fn back_off(&mut self, container: &Container) -> Result<()> {
         self.report(&container.backing_off()).await?;
         let end = Instant::now() + BACK_OFF;
         while !self.is_deleted() {
             tokio::select! {
-                () = tokio::time::sleep_until(end) => return Ok(false),
+                () = tokio::time::sleep_until(end) => break,
                 changed = self.pod.changed() => changed?,
             }
         }
-        Ok(true)
+        Ok(())
     }
 
     fn is_deleted(&self) -> bool {

@@ -1,6 +1,7 @@
 //! What a kubelet reports of a pod.
 
-use std::net::IpAddr;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -13,7 +14,7 @@ use tokio::net::TcpStream;
 
 /// There is no object of this name: nothing that runs here looks for one.
 pub const NODE: &str = "stand-in";
-const PROBE_DEADLINE: Duration = Duration::from_secs(1);
+const DEADLINE: Duration = Duration::from_secs(1);
 
 pub struct Container {
     pub restarts: u32,
@@ -82,16 +83,25 @@ pub async fn probe(pod: &Pod, address: IpAddr) -> bool {
     let Some(HTTPGetAction { path, port: IntOrString::Int(port), .. }) = probe else { return false };
     let path = path.as_deref().unwrap_or("/");
     let Ok(port) = u16::try_from(*port) else { return false };
-    let status = tokio::time::timeout(PROBE_DEADLINE, get(address, port, path)).await;
-    matches!(status, Ok(Ok(status)) if (200..400).contains(&status))
+    matches!(get((address, port), path).await, Ok((status, _)) if (200..400).contains(&status))
 }
 
-async fn get(address: IpAddr, port: u16, path: &str) -> std::io::Result<u16> {
-    let mut stream = TcpStream::connect((address, port)).await?;
-    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+/// What somebody answers to an HTTP request: a status and the rest. One that takes longer than a second is none.
+pub async fn get(at: impl Into<SocketAddr>, path: &str) -> io::Result<(u16, String)> {
+    let at = at.into();
+    tokio::time::timeout(DEADLINE, answer(at, path))
+        .await
+        .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
+async fn answer(at: SocketAddr, path: &str) -> io::Result<(u16, String)> {
+    let mut stream = TcpStream::connect(at).await?;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {at}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).await?;
-    let line = String::from_utf8_lossy(&answer);
-    Ok(line.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0))
+    let text = String::from_utf8_lossy(&answer);
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+    let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
+    Ok((status, body.to_owned()))
 }

@@ -109,7 +109,7 @@ impl Mounted {
                 let Some(claim) = claim.filter(|claim| phase(claim).as_deref() == Some("Bound")) else {
                     return Ok(None);
                 };
-                path = node.settings.directory.join("volumes").join(claim.uid().unwrap_or_default());
+                path = node.volumes().join(claim.uid().unwrap_or_default());
             } else if let Some(source) = volume.config_map {
                 let object = ObjectRef::new(&source.name).within(&namespace);
                 let (written, next) = (BTreeMap::new(), None);

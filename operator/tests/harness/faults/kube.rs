@@ -2,6 +2,7 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll};
 
 use etcd_operator::client::{Asked, Connection, Verb};
@@ -55,6 +56,10 @@ impl Service<Request<Body>> for Faulty {
         let attempt = effect.and_then(|what| self.faults.attempt(asked.namespace.as_deref(), what));
         let sent = self.inner.call(Request::from_parts(head, Body::from(body.to_vec())));
         let faults = self.faults.clone();
+        let sent = match self.faults.overtakes(&asked) {
+            Some(client) => overtaken(client, sent, faults.clone(), asked.clone(), uri.clone()).boxed(),
+            None => sent,
+        };
         match (self.faults.request(&asked), attempt) {
             (Some(fault), _) => suffer(fault, sent, faults, uri).boxed(),
             (None, Some(attempt)) => make(attempt, sent, faults).boxed(),
@@ -89,6 +94,27 @@ async fn suffer(fault: Fault, sent: BoxFuture<'static, Answer>, faults: Faults, 
             faults.kill().await
         }
     }
+}
+
+/// The object is changed before the request is sent, as somebody else could.
+async fn overtaken(
+    client: kube::Client,
+    sent: BoxFuture<'static, Answer>,
+    faults: Faults,
+    asked: Asked,
+    uri: String,
+) -> Answer {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed).to_string();
+    let path = uri.split('?').next().unwrap_or_default().trim_end_matches("/status");
+    let path = path.find("/api").map_or(path, |begin| &path[begin..]);
+    let change = json!({"metadata": {"annotations": {"harness": count}}}).to_string();
+    let request = Request::patch(path).header(CONTENT_TYPE, "application/merge-patch+json");
+    let request = request.body(change.into_bytes()).expect("it is a request");
+    client.request::<Value>(request).await?;
+    let answer = sent.await?;
+    faults.was_overtaken(&asked, answer.status().as_u16());
+    Ok(answer)
 }
 
 /// An attempt at an effect. What is to happen after the effect happens only if the API server carried it out.
