@@ -40,6 +40,8 @@ fn snapshot() -> String {
         set: None,
         pods: BTreeMap::new(),
         claims: BTreeMap::new(),
+        versions: Default::default(),
+        taken: Default::default(),
         etcd: Etcd { answers: BTreeMap::new(), members, via: None, silent_since: BTreeMap::new() },
     };
     serde_json::to_string(&Snapshot { goal, observed }).expect("plain data")
