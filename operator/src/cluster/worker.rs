@@ -9,10 +9,8 @@ use etcd_operator_core::desired::{Desired, not_rolled_out};
 use etcd_operator_core::intent::Intent;
 use etcd_operator_core::names::Names;
 use etcd_operator_core::observe::Objects;
-use etcd_operator_core::observed::Observed;
 use etcd_operator_core::plan::{Action, Plan, Terms};
 use etcd_operator_core::round::{Clock, Ended, Freshness, Next, Outcome, Round, SideWrite};
-use etcd_operator_core::snapshot::Snapshot;
 use etcd_operator_core::status::{Basis, Trouble, next_heartbeat};
 use etcd_operator_core::validate::{Problem, validate};
 use jiff::Timestamp;
@@ -30,6 +28,7 @@ use super::vigil::Vigil;
 use crate::caches::{Caches, Key};
 use crate::reach::Reach;
 use crate::supervisor::PlantedPanic;
+use crate::telemetry;
 
 /// What all workers share.
 pub struct Context {
@@ -139,7 +138,7 @@ impl Worker {
             spec.map_or_else(|_| Goal::in_effect(&objects.cluster.spec, objects.replicas()), Goal::from);
         let (connections, memory) = (&mut self.connections, &mut self.round.memory);
         let mut look = Look::at(objects, &goal, names, &context, connections, memory).await;
-        self.log_observation(&goal, &look.observed);
+        telemetry::log_observation(&self.object(), &goal, &look.observed);
         let before = versions(&look.objects, &context.caches, names);
         let plan = match self.round.consider(&goal, &look.observed, &before, freshness) {
             Next::Unchanged => return Ok(Ended::Idle(Plan::default(), self.vigil.keep(&look))),
@@ -162,15 +161,6 @@ impl Worker {
             return Ok(self.round.idle(plan, learns_by, &reported, settled));
         }
         Ok(self.act(&plan, &look, names, desired.as_ref()).await)
-    }
-
-    /// For `etcd-operator replay`, if the log filter asks for it.
-    fn log_observation(&self, goal: &Goal, observed: &Observed) {
-        if tracing::enabled!(target: "etcd_operator::observation", tracing::Level::DEBUG) {
-            let snapshot = Snapshot { goal: goal.clone(), observed: observed.clone() };
-            let snapshot = serde_json::to_string(&snapshot).unwrap_or_else(|error| error.to_string());
-            tracing::debug!(target: "etcd_operator::observation", object = self.object(), snapshot, "observed");
-        }
     }
 
     /// The EtcdCluster as it is afterwards. A status that cannot be written holds nothing else up; one that was overtaken
