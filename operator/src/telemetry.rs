@@ -3,11 +3,15 @@
 //! Levels: info = something changed; debug = why nothing was done; warn = degraded, will be tried again;
 //! error = somebody has to look. Messages are constant text and values are fields, one name per meaning:
 //! `object` (kind, namespace and name), `objects` (how many) and `object_kind`, `generation`, `address`,
-//! `version`, `holder` (of the Lease), `reason` (of a wait), `error`, its `kind` and (of a panic) its `location`.
+//! `version`, `holder` (of the Lease), `reason` (of a wait), `snapshot` (an observation), `error`, its `kind` and (of a panic)
+//! its `location`.
 
 use std::fmt;
 use std::io::IsTerminal;
 
+use etcd_operator_core::decide::Goal;
+use etcd_operator_core::observed::Observed;
+use etcd_operator_core::snapshot::Snapshot;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::util::TryInitError;
 
@@ -36,6 +40,15 @@ pub fn start(filter: &str) -> Result<(), Error> {
     } else {
         let json = subscriber.json().flatten_event(true).with_span_list(false).with_target(false);
         json.finish().try_init().map_err(Error::Start)
+    }
+}
+
+/// For `etcd-operator replay`, if the filter asks for it: goal and observation, as JSON in one field.
+pub fn log_observation(object: &str, goal: &Goal, observed: &Observed) {
+    if tracing::enabled!(target: "etcd_operator::observation", tracing::Level::DEBUG) {
+        let snapshot = Snapshot { goal: goal.clone(), observed: observed.clone() };
+        let snapshot = serde_json::to_string(&snapshot).unwrap_or_else(|error| error.to_string());
+        tracing::debug!(target: "etcd_operator::observation", object, snapshot, "observed");
     }
 }
 
@@ -75,6 +88,13 @@ fn answer<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a str> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use etcd_operator_core::decide::{OnDelete, OnStop};
+    use etcd_operator_core::observe::etcd;
+    use etcd_operator_core::observed::Cluster;
+
     use super::*;
 
     #[derive(Debug, thiserror::Error)]
@@ -88,6 +108,43 @@ mod tests {
     #[derive(Debug, thiserror::Error)]
     #[error("inner")]
     struct Inner;
+
+    fn logged(filter: &str, snapshot: &Snapshot) -> String {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(Arc::new(writer));
+        let subscriber = subscriber.json().flatten_event(true).with_span_list(false).with_target(false);
+        let Snapshot { goal, observed } = snapshot;
+        tracing::subscriber::with_default(subscriber.finish(), || log_observation("kv", goal, observed));
+        std::io::read_to_string(reader).expect("text")
+    }
+
+    #[test]
+    fn an_observation_is_logged_on_request_in_one_line_that_replay_reads() {
+        let goal = Goal {
+            size: 3,
+            paused: false,
+            on_stop: OnStop::Retain,
+            on_delete: OnDelete::Retain,
+            adopts: None,
+        };
+        let observed = Observed {
+            now: jiff::Timestamp::UNIX_EPOCH,
+            cluster: Cluster { uid: "uid".into(), deleting: false, finalizer: true, formed: None },
+            order: None,
+            set: None,
+            pods: BTreeMap::new(),
+            claims: BTreeMap::new(),
+            etcd: etcd(&BTreeMap::new()),
+        };
+        let snapshot = Snapshot { goal, observed };
+        assert_eq!(logged(DEFAULT_FILTER, &snapshot), "");
+        let line = logged("info,etcd_operator::observation=debug", &snapshot);
+        assert_eq!(line.lines().count(), 1, "{line}");
+        let line: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+        let read: Snapshot =
+            serde_json::from_str(line["snapshot"].as_str().expect("text")).expect("a snapshot");
+        assert_eq!((line["object"].as_str(), read), (Some("kv"), snapshot));
+    }
 
     #[test]
     fn what_the_api_server_says_is_told_as_it_is() {

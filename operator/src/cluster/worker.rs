@@ -9,13 +9,11 @@ use etcd_operator_core::desired::Desired;
 use etcd_operator_core::intent::Intent;
 use etcd_operator_core::names::Names;
 use etcd_operator_core::observe::Objects;
-use etcd_operator_core::observed::Observed;
 use etcd_operator_core::plan::{Action, Plan, Terms};
 use etcd_operator_core::request::Target;
 use etcd_operator_core::round::{
     Clock, Considered, Effect, Ended, Freshness, Next, Outcome, Round, SideWrite, Work,
 };
-use etcd_operator_core::snapshot::Snapshot;
 use etcd_operator_core::status::{Trouble, next_heartbeat};
 use etcd_operator_core::validate::{Problem, validate};
 use jiff::Timestamp;
@@ -32,7 +30,7 @@ use super::vigil::Vigil;
 use crate::caches::{Caches, Key};
 use crate::reach::Reach;
 use crate::supervisor::PlantedPanic;
-use crate::telemetry::chain;
+use crate::telemetry::{chain, log_observation};
 
 /// What all workers share.
 pub struct Context {
@@ -133,7 +131,7 @@ impl Worker {
             spec.map_or_else(|_| Goal::in_effect(&objects.cluster.spec, objects.replicas()), Goal::from);
         let (connections, memory) = (&mut self.connections, &mut self.round.memory);
         let mut look = Look::at(objects, &goal, names, &context, connections, memory).await;
-        self.log_observation(&goal, &look.observed);
+        log_observation(&self.object(), &goal, &look.observed);
         let plan = match self.round.consider(&goal, &look.observed, &look.objects.unseen(), freshness) {
             Next::Unchanged => return Ended::Idle(Plan::default(), self.vigil.keep(&look)),
             Next::Confirm => return Ended::Moved,
@@ -158,15 +156,6 @@ impl Worker {
         }
         let settled = (&look.observed, &look.objects.unseen(), next_heartbeat(&look.objects.cluster));
         self.round.idle(plan, learns_by, settled)
-    }
-
-    /// For `etcd-operator replay`, if the log filter asks for it.
-    fn log_observation(&self, goal: &Goal, observed: &Observed) {
-        if tracing::enabled!(target: "etcd_operator::observation", tracing::Level::DEBUG) {
-            let snapshot = Snapshot { goal: goal.clone(), observed: observed.clone() };
-            let snapshot = serde_json::to_string(&snapshot).unwrap_or_else(|error| error.to_string());
-            tracing::debug!(target: "etcd_operator::observation", object = self.object(), snapshot, "observed");
-        }
     }
 
     /// Side by side: one that fails holds up nothing else. Returns how the round ends if what was observed might not hold
