@@ -134,6 +134,8 @@ mod tests {
             set: None,
             pods: BTreeMap::new(),
             claims: BTreeMap::new(),
+            versions: Default::default(),
+            taken: Default::default(),
             etcd: etcd(&BTreeMap::new()),
         };
         let snapshot = Snapshot { goal, observed };
