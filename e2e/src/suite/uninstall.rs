@@ -8,7 +8,7 @@ use etcd_operator_core::api::EtcdCluster;
 use etcd_operator_core::names::{ADOPT_ANNOTATION, FINALIZER};
 use futures::FutureExt;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::core::v1::{Namespace, Pod};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Api, ResourceExt};
@@ -74,6 +74,7 @@ async fn operator_replaced(context: &Context) -> Result<()> {
     readme::run(context, &reader.folder, &by_hand).await?;
     reader.follow(UPGRADE).await?;
     ensure!(operator_image(context).await?.as_deref() == Some(IMAGE_OF_README), "another image");
+    previous_operators_have_ended(context).await?;
     takes_over(&cluster, "Enabled", &Promised::members(3)).await?;
     ensure!(self::pods(&cluster).await? == pods, "a pod restarted after the operator was upgraded");
     let spec = json!({"size": 1, "storage": {"size": "1Gi"}});
@@ -216,6 +217,17 @@ async fn operator_image(context: &Context) -> Result<Option<String>> {
     let deployments = Api::<Deployment>::namespaced(context.client().clone(), NAMESPACE);
     let pod = deployments.get(DEPLOYMENT).await?.spec.and_then(|spec| spec.template.spec);
     Ok(pod.and_then(|pod| pod.containers.into_iter().next()?.image))
+}
+
+/// `rollout status` does not wait for pods that are terminating, and one of them can lead until it has ended.
+async fn previous_operators_have_ended(context: &Context) -> Result<()> {
+    let pods = Api::<Pod>::namespaced(context.client().clone(), NAMESPACE);
+    let is_new = |pod: &Pod| {
+        let container = pod.spec.as_ref().and_then(|spec| spec.containers.first());
+        container.and_then(|it| it.image.as_deref()) == Some(IMAGE_OF_README)
+    };
+    let what = "the previous operators have ended";
+    wait::objects(pods, Default::default(), what, LIMIT, |pods| pods.values().all(is_new)).await.map(drop)
 }
 
 async fn agent_image(cluster: &Operated) -> Result<Option<String>> {
