@@ -318,6 +318,22 @@ impl Members {
 }
 
 impl Observed {
+    /// An EtcdCluster with this UID and the finalizer, and nothing else. Tests begin with it.
+    pub fn nothing_of(uid: &str) -> Self {
+        let members = Seen::Unknown(Unanswered::NoMember);
+        Self {
+            now: Timestamp::UNIX_EPOCH,
+            cluster: Cluster { uid: uid.into(), deleting: false, finalizer: true, formed: None },
+            order: None,
+            set: None,
+            pods: BTreeMap::new(),
+            claims: BTreeMap::new(),
+            etcd: Etcd { answers: BTreeMap::new(), members, via: None, silent_since: BTreeMap::new() },
+            versions: Versions::default(),
+            taken: BTreeSet::new(),
+        }
+    }
+
     /// Who may be asked to change the members, because a linearizable read has just proved that it speaks for the cluster:
     /// first the one whose list was taken, and last the one that is to leave, which may never hear that it did.
     pub fn speakers(&self, leaving: Option<MemberId>) -> Vec<Ordinal> {

@@ -88,12 +88,10 @@ fn answer<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a str> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+
     use std::sync::Arc;
 
     use etcd_operator_core::decide::{OnDelete, OnStop};
-    use etcd_operator_core::observe::etcd;
-    use etcd_operator_core::observed::Cluster;
 
     use super::*;
 
@@ -127,17 +125,7 @@ mod tests {
             on_delete: OnDelete::Retain,
             adopts: None,
         };
-        let observed = Observed {
-            now: jiff::Timestamp::UNIX_EPOCH,
-            cluster: Cluster { uid: "uid".into(), deleting: false, finalizer: true, formed: None },
-            order: None,
-            set: None,
-            pods: BTreeMap::new(),
-            claims: BTreeMap::new(),
-            versions: Default::default(),
-            taken: Default::default(),
-            etcd: etcd(&BTreeMap::new()),
-        };
+        let observed = Observed::nothing_of("uid");
         let snapshot = Snapshot { goal, observed };
         assert_eq!(logged(DEFAULT_FILTER, &snapshot), "");
         let line = logged("info,etcd_operator::observation=debug", &snapshot);

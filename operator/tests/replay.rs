@@ -1,11 +1,10 @@
 //! `etcd-operator replay`: what the operator logged, read again.
 
-use std::collections::BTreeMap;
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
 use etcd_operator_core::decide::{Goal, OnDelete, OnStop};
-use etcd_operator_core::observed::{Cluster, Etcd, Observed, Seen, Unanswered};
+use etcd_operator_core::observed::Observed;
 use etcd_operator_core::snapshot::Snapshot;
 
 fn replay(log: &str) -> Output {
@@ -31,19 +30,7 @@ fn line(snapshot: &str) -> String {
 fn snapshot() -> String {
     let goal =
         Goal { size: 3, paused: false, on_stop: OnStop::Retain, on_delete: OnDelete::Delete, adopts: None };
-    let cluster = Cluster { uid: "uid".into(), deleting: false, finalizer: true, formed: None };
-    let members = Seen::Unknown(Unanswered::NoMember);
-    let observed = Observed {
-        now: jiff::Timestamp::UNIX_EPOCH,
-        cluster,
-        order: None,
-        set: None,
-        pods: BTreeMap::new(),
-        claims: BTreeMap::new(),
-        versions: Default::default(),
-        taken: Default::default(),
-        etcd: Etcd { answers: BTreeMap::new(), members, via: None, silent_since: BTreeMap::new() },
-    };
+    let observed = Observed::nothing_of("uid");
     serde_json::to_string(&Snapshot { goal, observed }).expect("plain data")
 }
 

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use super::*;
 use crate::member::MemberProgress;
-use crate::observed::{Cluster, ClusterId, Etcd, Formed, Member, MemberId, Members, Observed, Seen, Set};
+use crate::observed::{ClusterId, Formed, Member, MemberId, Members, Observed, Seen, Set};
 
 const CLUSTER: ClusterId = ClusterId(0xc1);
 
@@ -21,22 +21,11 @@ fn seen() -> Observed {
     };
     let list = BTreeMap::from([(MemberId(0xa0), member(0)), (MemberId(0xa1), member(1))]);
     let formed = Formed { id: CLUSTER, since: Timestamp::UNIX_EPOCH };
-    Observed {
-        now: Timestamp::UNIX_EPOCH,
-        cluster: Cluster { uid: "uid".into(), deleting: false, finalizer: true, formed: Some(formed) },
-        order: None,
-        set: Some(Set { uid: "set".into(), replicas: 3, rejected: BTreeMap::new() }),
-        pods: BTreeMap::new(),
-        claims: BTreeMap::new(),
-        versions: Default::default(),
-        taken: Default::default(),
-        etcd: Etcd {
-            answers: BTreeMap::new(),
-            members: Seen::Known(Members { cluster: CLUSTER, leader: None, list }),
-            via: None,
-            silent_since: BTreeMap::new(),
-        },
-    }
+    let mut seen = Observed::nothing_of("uid");
+    seen.cluster.formed = Some(formed);
+    seen.set = Some(Set { uid: "set".into(), replicas: 3, rejected: BTreeMap::new() });
+    seen.etcd.members = Seen::Known(Members { cluster: CLUSTER, leader: None, list });
+    seen
 }
 
 fn told(action: Action) -> Option<String> {

@@ -42,9 +42,9 @@ fn timeless(observed: &Observed) -> Observed {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::{BTreeMap, BTreeSet};
+    use std::collections::BTreeSet;
 
-    use crate::observed::{Answer, Cluster, ClusterId, Etcd, MemberId, Ordinal, Unanswered};
+    use crate::observed::{Answer, ClusterId, MemberId, Ordinal, Unanswered};
 
     use super::*;
 
@@ -68,22 +68,9 @@ mod tests {
     }
 
     fn seen(now: i64, answer: Seen<Answer>) -> Observed {
-        Observed {
-            now: at(now),
-            cluster: Cluster { uid: "uid".into(), deleting: false, finalizer: true, formed: None },
-            order: None,
-            set: None,
-            pods: BTreeMap::new(),
-            claims: BTreeMap::new(),
-            versions: Default::default(),
-            taken: Default::default(),
-            etcd: Etcd {
-                answers: BTreeMap::from([(Ordinal(0), answer)]),
-                members: Seen::Unknown(Unanswered::NoMember),
-                via: None,
-                silent_since: BTreeMap::new(),
-            },
-        }
+        let mut seen = Observed { now: at(now), ..Observed::nothing_of("uid") };
+        seen.etcd.answers.insert(Ordinal(0), answer);
+        seen
     }
 
     fn unseen(cluster: &str) -> Unseen {

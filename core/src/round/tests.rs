@@ -1,7 +1,5 @@
 use super::*;
-use crate::observed::{
-    Answer, Cluster, ClusterId, Etcd, MemberId, Members, Ordinal, Seen, Unanswered, Versions,
-};
+use crate::observed::{Answer, ClusterId, MemberId, Members, Ordinal, Seen, Versions};
 use crate::plan::WaitingOn;
 
 const CLOCK: Clock = Clock { now: Timestamp::UNIX_EPOCH, dice: 200 };
@@ -14,22 +12,9 @@ fn goal() -> Goal {
 
 /// Nothing but an EtcdCluster.
 fn seen(finalizer: bool) -> Observed {
-    Observed {
-        now: Timestamp::UNIX_EPOCH,
-        cluster: Cluster { uid: "uid".into(), deleting: false, finalizer, formed: None },
-        order: None,
-        set: None,
-        pods: Default::default(),
-        claims: Default::default(),
-        versions: Default::default(),
-        taken: Default::default(),
-        etcd: Etcd {
-            answers: Default::default(),
-            members: Seen::Unknown(Unanswered::NoMember),
-            via: None,
-            silent_since: Default::default(),
-        },
-    }
+    let mut seen = Observed::nothing_of("uid");
+    seen.cluster.finalizer = finalizer;
+    seen
 }
 
 fn names() -> Names {

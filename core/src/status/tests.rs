@@ -3,7 +3,6 @@ use serde_json::json;
 use super::*;
 use crate::api::{EtcdBackupSpec, EtcdRestoreSpec, MemberStatus};
 use crate::decide::{Goal, decide};
-use crate::observed::{Cluster, Etcd, Seen, Unanswered};
 use crate::validate::validate;
 
 fn at(second: i64) -> Timestamp {
@@ -24,22 +23,7 @@ fn plain() -> EtcdCluster {
 fn look(cluster: &EtcdCluster, now: Timestamp) -> Option<EtcdClusterStatus> {
     let intent = validate(cluster);
     let names = Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() };
-    let seen = Observed {
-        now,
-        cluster: Cluster { uid: "uid".into(), deleting: false, finalizer: true, formed: None },
-        order: None,
-        set: None,
-        pods: Default::default(),
-        claims: Default::default(),
-        versions: Default::default(),
-        taken: Default::default(),
-        etcd: Etcd {
-            answers: Default::default(),
-            members: Seen::Unknown(Unanswered::NoMember),
-            via: None,
-            silent_since: Default::default(),
-        },
-    };
+    let seen = Observed { now, ..Observed::nothing_of("uid") };
     let goal = intent.as_ref().map_or_else(|_| Goal::in_effect(&cluster.spec, 0), Goal::from);
     let plan = decide(&goal, &seen);
     let basis = Basis {

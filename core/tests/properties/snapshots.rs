@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use etcd_operator_core::decide::{Goal, OnDelete, OnStop};
 use etcd_operator_core::member::MemberProgress;
 use etcd_operator_core::observed::{
-    Alarm, Answer, Blocked, Claim, Cluster, ClusterId, Etcd, Exit, Formed, Member, MemberId, Members,
-    Observed, Order, Ordinal, Pod, Process, Seen, Set, Unanswered,
+    Alarm, Answer, Blocked, Claim, ClusterId, Exit, Formed, Member, MemberId, Members, Observed, Order,
+    Ordinal, Pod, Process, Seen, Set, Unanswered,
 };
 use etcd_operator_core::version::Version;
 use jiff::Timestamp;
@@ -197,19 +197,9 @@ pub fn settled() -> impl Strategy<Value = (Goal, Observed)> {
 }
 
 fn empty() -> Observed {
-    let cluster = Cluster { uid: "uid".into(), deleting: false, finalizer: true, formed: None };
-    let members = Seen::Known(Members { cluster: ID, leader: None, list: BTreeMap::new() });
-    Observed {
-        now: at(100),
-        cluster,
-        order: None,
-        set: None,
-        pods: BTreeMap::new(),
-        claims: BTreeMap::new(),
-        versions: Default::default(),
-        taken: Default::default(),
-        etcd: Etcd { answers: BTreeMap::new(), members, via: None, silent_since: BTreeMap::new() },
-    }
+    let mut seen = Observed { now: at(100), ..Observed::nothing_of("uid") };
+    seen.etcd.members = Seen::Known(Members { cluster: ID, leader: None, list: BTreeMap::new() });
+    seen
 }
 
 /// IDs are in another order than ordinals.

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use etcd_operator_core::decide::{Goal, OnDelete, OnStop};
 use etcd_operator_core::member::MemberProgress;
 use etcd_operator_core::observed::{
-    Alarm, Answer, Blocked, Claim, Cluster, ClusterId, Etcd, Exit, Formed, Member, MemberId, Members,
-    Observed, Order, Ordinal, Pod, Process, Seen, Set, Unanswered,
+    Alarm, Answer, Blocked, Claim, Cluster, ClusterId, Exit, Formed, Member, MemberId, Members, Observed,
+    Order, Ordinal, Pod, Process, Seen, Set, Unanswered,
 };
 use etcd_operator_core::snapshot::Snapshot;
 use etcd_operator_core::version::Version;
@@ -34,19 +34,9 @@ pub fn read(description: &str) -> Result<(Goal, Observed)> {
 }
 
 fn nothing() -> Observed {
-    let cluster = Cluster { uid: UID.into(), deleting: false, finalizer: true, formed: None };
-    let members = Seen::Unknown(Unanswered::NoLinearizableRead);
-    Observed {
-        now: at(100),
-        cluster,
-        order: None,
-        set: None,
-        pods: BTreeMap::new(),
-        claims: BTreeMap::new(),
-        versions: Default::default(),
-        taken: Default::default(),
-        etcd: Etcd { answers: BTreeMap::new(), members, via: None, silent_since: BTreeMap::new() },
-    }
+    let mut seen = Observed { now: at(100), ..Observed::nothing_of(UID) };
+    seen.etcd.members = Seen::Unknown(Unanswered::NoLinearizableRead);
+    seen
 }
 
 fn understand(words: &[&str], goal: &mut Goal, seen: &mut Observed) -> Result<()> {
