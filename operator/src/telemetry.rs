@@ -88,7 +88,6 @@ fn answer<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a str> {
 
 #[cfg(test)]
 mod tests {
-
     use std::sync::Arc;
 
     use etcd_operator_core::decide::{OnDelete, OnStop};

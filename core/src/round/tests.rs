@@ -1,5 +1,5 @@
 use super::*;
-use crate::observed::{Answer, ClusterId, MemberId, Members, Ordinal, Seen, Versions};
+use crate::observed::{Answer, Claim, ClusterId, MemberId, Members, Ordinal, Seen, Versions};
 use crate::plan::WaitingOn;
 
 const CLOCK: Clock = Clock { now: Timestamp::UNIX_EPOCH, dice: 200 };
@@ -46,6 +46,22 @@ fn what_could_do_harm_is_decided_on_a_live_observation() {
     let confirmed = round.consider(&goal(), &seen(true), &vec![], Freshness::Live);
     assert_eq!(confirmed, Next::Proceed(Plan::act(Action::CreateOrder { size: 1 })));
     assert_eq!(round.begin(CLOCK.now), Freshness::Cached, "once");
+}
+
+#[test]
+fn a_volume_is_deleted_only_after_a_live_observation() {
+    let goal = Goal { on_delete: crate::decide::OnDelete::Delete, ..goal() };
+    let mut seen = seen(true);
+    seen.cluster.deleting = true;
+    let (uid, cluster_uid) = ("claim".to_owned(), seen.cluster.uid.clone());
+    let claim = Claim { uid: uid.clone(), terminating: false, cluster_uid, bound: true, member: None };
+    seen.claims.insert(Ordinal(0), claim);
+    let mut round = Round::default();
+    assert_eq!(round.consider(&goal, &seen, &vec![], Freshness::Cached), Next::Confirm);
+    let Next::Proceed(plan) = round.consider(&goal, &seen, &vec![], Freshness::Live) else {
+        panic!("a live observation decides");
+    };
+    assert_eq!(plan.actions, [Action::DeleteClaim { ordinal: Ordinal(0), uid }]);
 }
 
 #[test]
