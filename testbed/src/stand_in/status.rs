@@ -4,12 +4,17 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use http_body_util::{BodyExt, Empty};
+use hyper::Request;
+use hyper::body::Bytes;
+use hyper::client::conn::http1;
+use hyper::header::HOST;
+use hyper_util::rt::TokioIo;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{HTTPGetAction, Pod};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::ResourceExt;
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 /// There is no object of this name: nothing that runs here looks for one.
@@ -95,13 +100,20 @@ pub async fn get(at: impl Into<SocketAddr>, path: &str) -> io::Result<(u16, Stri
 }
 
 async fn answer(at: SocketAddr, path: &str) -> io::Result<(u16, String)> {
-    let mut stream = TcpStream::connect(at).await?;
-    let request = format!("GET {path} HTTP/1.1\r\nHost: {at}\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).await?;
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).await?;
-    let text = String::from_utf8_lossy(&answer);
-    let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
-    let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
-    Ok((status, body.to_owned()))
+    let stream = TokioIo::new(TcpStream::connect(at).await?);
+    let (mut sender, connection) = http1::handshake(stream).await.map_err(io::Error::other)?;
+    let request = Request::get(path).header(HOST, at.to_string()).body(Empty::<Bytes>::new());
+    let answer = async {
+        let response =
+            sender.send_request(request.map_err(io::Error::other)?).await.map_err(io::Error::other)?;
+        let status = response.status().as_u16();
+        let body = response.into_body().collect().await.map_err(io::Error::other)?.to_bytes();
+        Ok((status, String::from_utf8_lossy(&body).into_owned()))
+    };
+    // The connection does the work. Its end is not waited for: etcd keeps some open although it is asked not to.
+    tokio::select! {
+        biased;
+        answer = answer => answer,
+        Err(error) = connection => Err(io::Error::other(error)),
+    }
 }
