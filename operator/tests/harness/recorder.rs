@@ -14,6 +14,7 @@ use kube::core::{ApiResource, DynamicObject};
 use kube::runtime::watcher::{Config, Event, watcher};
 use kube::{Api, Client, ResourceExt};
 use serde_json::Value;
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 /// By kind and name.
@@ -32,11 +33,12 @@ struct State {
 }
 
 impl Recorder {
-    /// From now on, of a namespace in which nothing is yet.
-    pub fn start(client: &Client, namespace: &str) -> Self {
+    /// Of a namespace in which nothing is yet. Every change from then on counts, so it returns when all watches have begun.
+    pub async fn start(client: &Client, namespace: &str) -> Self {
         let state = State { changes: Changes::new(), objects: Objects::new(), last: Instant::now() };
         let state = Arc::new(Mutex::new(state));
         let mut watches = JoinSet::new();
+        let (begun, mut all_begun) = mpsc::channel::<()>(1);
         for kind in [
             ApiResource::erase::<EtcdCluster>(&()),
             ApiResource::erase::<ConfigMap>(&()),
@@ -47,8 +49,11 @@ impl Recorder {
             ApiResource::erase::<PodDisruptionBudget>(&()),
         ] {
             let objects = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &kind);
-            watches.spawn(watch(objects, kind.kind, Arc::clone(&state)));
+            watches.spawn(watch(objects, kind.kind, Arc::clone(&state), begun.clone()));
         }
+        drop(begun);
+        // Nothing is sent: the last one that drops its end closes the channel.
+        let _ = all_begun.recv().await;
         Self { state, _watches: watches }
     }
 
@@ -101,13 +106,18 @@ impl Recorder {
     }
 }
 
-async fn watch(objects: Api<DynamicObject>, kind: String, state: Arc<Mutex<State>>) {
+async fn watch(objects: Api<DynamicObject>, kind: String, state: Arc<Mutex<State>>, begun: mpsc::Sender<()>) {
+    let mut begun = Some(begun);
     let mut events = watcher(objects, Config::default()).boxed();
     while let Some(event) = events.next().await {
         let (object, deleted) = match event {
             Ok(Event::Apply(object) | Event::InitApply(object)) => (object, false),
             Ok(Event::Delete(object)) => (object, true),
-            Ok(Event::Init | Event::InitDone) | Err(_) => continue,
+            Ok(Event::InitDone) => {
+                drop(begun.take());
+                continue;
+            }
+            Ok(Event::Init) | Err(_) => continue,
         };
         // Every namespace has it.
         if object.name_any() == "kube-root-ca.crt" {

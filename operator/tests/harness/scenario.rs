@@ -81,7 +81,7 @@ impl Scenario {
     ) -> Result<Ran, String> {
         let namespace = world.namespace().await;
         let faults = make_faults(&namespace);
-        let recorder = Arc::new(Recorder::start(&world.admin, &namespace));
+        let recorder = Arc::new(Recorder::start(&world.admin, &namespace).await);
         let contradiction = if reference.is_some() { CONTRADICTION_DISTURBED } else { CONTRADICTION };
         let oracles = Oracles::start(&namespace, &recorder, contradiction);
         let operator = Some(Operator::start(&world.kubeconfig, &faults));
