@@ -114,10 +114,11 @@ impl fmt::Display for Effect {
 }
 
 impl Effect {
-    /// Without the ID of a member, which is another one in each run.
+    /// Without the ID of a member and the namespace, which are others in each run.
     pub fn kind(&self) -> &str {
         match self.what.split_once(' ') {
             Some((method, _)) if ["MemberPromote", "MemberRemove", "MoveLeader"].contains(&method) => method,
+            Some(("MemberAdd", _)) => self.what.split('.').next().unwrap_or(&self.what),
             _ => &self.what,
         }
     }
