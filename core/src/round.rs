@@ -147,12 +147,15 @@ impl Round {
         request(action, seen, self.refusals).ok_or_else(no_member)
     }
 
-    /// What became of a write beside the steps. Returns whether that is news.
-    pub fn sent(&mut self, effect: &Effect, outcome: Outcome, now: Timestamp) -> bool {
-        if matches!(outcome, Outcome::Overtaken | Outcome::Ambiguous(_)) {
+    /// What became of a write beside the steps. Returns how the round ends if what was observed might not hold any more:
+    /// then no step follows.
+    pub fn sent(&mut self, effect: &Effect, outcome: Outcome, now: Timestamp) -> Option<Ended> {
+        let outdated = matches!(outcome, Outcome::Overtaken | Outcome::Ambiguous(_));
+        if outdated {
             self.freshness = Freshness::Live;
         }
-        self.writes.record(effect.write.clone(), outcome, now)
+        self.writes.record(effect.write.clone(), outcome, now);
+        outdated.then_some(Ended::Overtaken)
     }
 
     /// What became of a step. Returns how the round ends, unless the next step of the plan may follow: not after one that

@@ -62,15 +62,15 @@ impl SideWrites {
         self.0.iter().any(|(write, failing)| object(write) && failing.rest(now).is_zero())
     }
 
-    /// What became of a write. Returns whether that is news.
-    pub fn record(&mut self, write: SideWrite, outcome: Outcome, now: Timestamp) -> bool {
+    /// What became of a write.
+    pub fn record(&mut self, write: SideWrite, outcome: Outcome, now: Timestamp) {
         let before = self.0.remove(&write);
         let failures = before.as_ref().map_or(0, |before| before.failures).saturating_add(1);
         let doubled = FIRST_RETRY.saturating_mul(1 << (failures - 1).min(10)).min(LONGEST_RETRY);
         let (trouble, failures, retry_after) = match outcome {
-            Outcome::Done => return before.is_some(),
+            Outcome::Done => return,
             // A status is computed anew from the next observation.
-            Outcome::Overtaken if write == SideWrite::Status => return before.is_some(),
+            Outcome::Overtaken if write == SideWrite::Status => return,
             // A cache that stays old must not lead to a request in every round.
             Outcome::Overtaken => (Trouble::Failed("it was changed in between".into()), 0, FIRST_RETRY),
             // The next observation shows whether it was done.
@@ -78,9 +78,7 @@ impl SideWrites {
             Outcome::Ambiguous(why) => (Trouble::Failed(why), failures, doubled),
             Outcome::NotDone(trouble) => (trouble, failures, doubled),
         };
-        let is_news = failures > 0 && before.is_none_or(|it| it.failures == 0 || it.trouble != trouble);
         self.0.insert(write, Failing { trouble, failures, failed_at: now, retry_after });
-        is_news
     }
 
     /// What is not to be written any more has not failed.
@@ -203,10 +201,14 @@ mod tests {
         let mut writes = SideWrites::default();
         let silence = || Outcome::Ambiguous("no response".into());
         for write in [service(), SideWrite::Status] {
-            assert!(!writes.record(write.clone(), silence(), NOW), "it might have been carried out");
+            writes.record(write.clone(), silence(), NOW);
             assert!(writes.is_due(&write, NOW));
-            assert_eq!((writes.failed(), writes.next_retry(NOW)), (vec![], None));
-            assert!(writes.record(write.clone(), silence(), NOW));
+            assert_eq!(
+                (writes.failed(), writes.next_retry(NOW)),
+                (vec![], None),
+                "it might have been carried out"
+            );
+            writes.record(write.clone(), silence(), NOW);
             assert_eq!(writes.failed().len(), 1);
             assert!(!writes.is_due(&write, NOW));
             writes.record(write, Outcome::Done, NOW);

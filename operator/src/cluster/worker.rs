@@ -158,8 +158,7 @@ impl Worker {
         self.round.idle(plan, learns_by, settled)
     }
 
-    /// Side by side: one that fails holds up nothing else. Returns how the round ends if what was observed might not hold
-    /// any more.
+    /// Side by side: one that fails holds up nothing else.
     async fn send_beside(&mut self, effects: &[Effect], executor: &Executor<'_>) -> Option<Ended> {
         let sending = effects.iter().map(|effect| executor.send(&effect.request));
         let results = futures::future::join_all(sending).await;
@@ -171,13 +170,10 @@ impl Worker {
                 self.reporter.reported(executor.target.cluster, written);
             }
             let outcome = result.map_or_else(|outcome| outcome, |_| Outcome::Done);
-            if matches!(outcome, Outcome::Overtaken | Outcome::Ambiguous(_)) {
-                ended = Some(Ended::Overtaken);
+            if outcome != Outcome::Done {
+                tracing::debug!(write = effect.write.title(), ?outcome, "write not done");
             }
-            let (write, error) = (effect.write.title(), format!("{outcome:?}"));
-            if self.round.sent(effect, outcome, now) {
-                tracing::debug!(write, error, "write failed");
-            }
+            ended = self.round.sent(effect, outcome, now).or(ended);
         }
         ended
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::super::Ended;
 use super::*;
 use crate::api::EtcdCluster;
 use crate::decide::decide;
@@ -165,6 +166,19 @@ fn a_name_that_is_taken_is_reported_and_not_written_until_it_is_free() {
     assert_eq!(round.begin(retry), super::super::Freshness::Live, "caches do not show what is not ours");
     objects.taken.clear();
     assert!(titles(&work(&mut round, &objects, 100)).contains(&"Service kv-client".into()));
+}
+
+#[test]
+fn no_step_follows_a_write_that_shows_or_hides_that_the_observation_is_outdated() {
+    let failed = Outcome::NotDone(Trouble::Failed("forbidden".into()));
+    let silence = Outcome::Ambiguous("no response".into());
+    let ends = [(Outcome::Done, None), (failed, None)];
+    let ends = ends.into_iter().chain([Outcome::Overtaken, silence].map(|it| (it, Some(Ended::Overtaken))));
+    for (outcome, ended) in ends {
+        let mut round = Round::default();
+        let effect = &work(&mut round, &with_finalizer(), 0).beside[0];
+        assert_eq!(round.sent(effect, outcome.clone(), Timestamp::UNIX_EPOCH), ended, "{outcome:?}");
+    }
 }
 
 #[test]
