@@ -2,6 +2,7 @@
 //! Kubernetes and from etcd itself.
 
 mod agreement;
+mod oracle;
 mod quiet;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,6 +24,7 @@ use crate::etcd::{Listed, Member};
 use crate::progress::Progress;
 use crate::{FIELD_MANAGER, serving, wait};
 pub use agreement::Promised;
+pub use oracle::StatusOracle;
 pub use quiet::becomes_quiet;
 
 /// For everything that the operator does with a cluster in one go, on a machine with other load.

@@ -17,24 +17,29 @@ pub async fn created(context: &Context, size: u8) -> Result<()> {
 
 pub async fn through(context: &Context, first: u8, sizes: &[u8]) -> Result<()> {
     let (cluster, history) = born(context, first, json!({})).await?;
+    let oracle = cluster.status_oracle();
     for &size in sizes {
         scaled(&cluster, size).await?;
     }
+    oracle.verdict()?;
     judged(context, history).await
 }
 
 /// Clients can write all the time.
 pub async fn without_gap(context: &Context, first: u8, sizes: &[u8]) -> Result<()> {
     let (cluster, history) = born(context, first, json!({})).await?;
+    let oracle = cluster.status_oracle();
     for &size in sizes {
         scaled(&cluster, size).await?;
     }
+    oracle.verdict()?;
     judged_without_gap(context, history).await
 }
 
 /// Three, then five, one and three again: once faster than anything can be done, and once in the middle of each.
 pub async fn change_of_mind(context: &Context) -> Result<()> {
     let (cluster, history) = born(context, 3, json!({})).await?;
+    let oracle = cluster.status_oracle();
     for size in [5, 1, 3] {
         cluster.scale(size).await?;
     }
@@ -50,6 +55,7 @@ pub async fn change_of_mind(context: &Context) -> Result<()> {
     cluster.wait_until_settled(3).await?;
     cluster.agrees(&Promised::members(3)).await?;
     context.step("edits in the middle of each step");
+    oracle.verdict()?;
     judged(context, history).await
 }
 

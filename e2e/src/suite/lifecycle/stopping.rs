@@ -10,28 +10,34 @@ use crate::runner::Context;
 
 pub async fn one_three_one_none_one(context: &Context) -> Result<()> {
     let (cluster, history) = born(context, 1, json!({})).await?;
+    let oracle = cluster.status_oracle();
     scaled(&cluster, 3).await?;
     scaled(&cluster, 1).await?;
     let before = stopped(&cluster, 1).await?;
     started(&cluster, 1, &before).await?;
+    oracle.verdict()?;
     judged(context, history).await
 }
 
 pub async fn three_none_three(context: &Context) -> Result<()> {
     let (cluster, history) = born(context, 3, json!({})).await?;
+    let oracle = cluster.status_oracle();
     let before = stopped(&cluster, 1).await?;
     started(&cluster, 3, &before).await?;
+    oracle.verdict()?;
     judged(context, history).await
 }
 
 /// All members stop as they are, and are the same ones afterwards.
 pub async fn retain_all(context: &Context) -> Result<()> {
     let (cluster, history) = born(context, 3, json!({"storage": {"onStop": "RetainAll"}})).await?;
+    let oracle = cluster.status_oracle();
     let members = cluster.member_list().await?;
     let before = stopped(&cluster, 3).await?;
     started(&cluster, 3, &before).await?;
     let after = cluster.member_list().await?;
     ensure!(members == after, "other members than before: {after:?}, were {members:?}");
+    oracle.verdict()?;
     judged(context, history).await
 }
 

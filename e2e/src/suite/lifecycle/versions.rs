@@ -21,10 +21,12 @@ const SOME_PROBES: Duration = Duration::from_secs(10);
 pub async fn scaled(context: &Context, version: &str) -> Result<()> {
     testbed::image::ensure_etcd(version).await.context("cannot create the image")?;
     let (cluster, history) = born(context, 1, json!({"version": version})).await?;
+    let oracle = cluster.status_oracle();
     runs(&cluster, version).await?;
     scaled_to(&cluster, 3).await?;
     runs(&cluster, version).await?;
     scaled_to(&cluster, 1).await?;
+    oracle.verdict()?;
     judged(context, history).await
 }
 

@@ -17,6 +17,7 @@ use crate::wait;
 /// The new member's pod first, then all of them, then one that is to go.
 pub async fn pods_deleted(context: &Context) -> Result<()> {
     let (cluster, history) = born(context, 1, json!({})).await?;
+    let oracle = cluster.status_oracle();
     scaling_begins(context, &cluster, 3).await?;
     deleted(context, &cluster, &["kv-1"]).await?;
     settled(&cluster, 3).await?;
@@ -26,6 +27,7 @@ pub async fn pods_deleted(context: &Context) -> Result<()> {
     scaling_begins(context, &cluster, 1).await?;
     deleted(context, &cluster, &["kv-0", "kv-3"]).await?;
     settled(&cluster, 1).await?;
+    oracle.verdict()?;
     judged(context, history).await
 }
 
@@ -45,10 +47,12 @@ pub async fn node_crashes(context: &Context) -> Result<()> {
 /// The leader is the first that has to go, and dies before it can hand over, or while it does.
 pub async fn leader_killed(context: &Context) -> Result<()> {
     let (cluster, history) = born(context, 3, json!({})).await?;
+    let oracle = cluster.status_oracle();
     move_leader(context, &cluster, "kv-2").await?;
     cluster.scale(1).await?;
     context.inject(kill(context, "kv-2")).await?;
     settled(&cluster, 1).await?;
+    oracle.verdict()?;
     judged(context, history).await
 }
 
