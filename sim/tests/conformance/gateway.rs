@@ -1,7 +1,7 @@
 //! etcd's API as JSON over HTTP, which every release serves on its client port.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use etcd_operator_core::member::MemberProgress;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::script::Listed;
 
-pub fn call(host: Ipv4Addr, path: &str, body: &Value, patience: Duration) -> Result<Value, Error> {
+pub fn call(host: IpAddr, path: &str, body: &Value, patience: Duration) -> Result<Value, Error> {
     let answer = exchange(host, path, &body.to_string(), patience).map_err(|error| {
         let silent = matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut);
         if silent { Error::Timeout } else { Error::Unavailable }
@@ -25,7 +25,7 @@ pub fn call(host: Ipv4Addr, path: &str, body: &Value, patience: Duration) -> Res
 }
 
 /// HTTP/1.0, so that the answer comes in one piece and ends with the connection.
-fn exchange(host: Ipv4Addr, path: &str, body: &str, patience: Duration) -> std::io::Result<String> {
+fn exchange(host: IpAddr, path: &str, body: &str, patience: Duration) -> std::io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&SocketAddr::from((host, 2379)), patience)?;
     stream.set_read_timeout(Some(patience))?;
     let head = format!("POST {path} HTTP/1.0\r\nHost: {host}\r\nContent-Length: {}\r\n\r\n", body.len());
@@ -57,7 +57,7 @@ fn named(message: &str) -> Option<Error> {
     Some(error)
 }
 
-pub fn read(host: Ipv4Addr, serializable: bool, patience: Duration) -> Result<(), Error> {
+pub fn read(host: IpAddr, serializable: bool, patience: Duration) -> Result<(), Error> {
     let request = json!({ "key": "a2V5", "serializable": serializable });
     call(host, "/v3/kv/range", &request, patience).map(drop).map_err(|_| Error::Unavailable)
 }
@@ -68,7 +68,7 @@ pub fn number(value: &Value) -> u64 {
 }
 
 /// With the ID of each member.
-pub fn members(host: Ipv4Addr, patience: Duration) -> Option<Vec<(u64, Listed)>> {
+pub fn members(host: IpAddr, patience: Duration) -> Option<Vec<(u64, Listed)>> {
     let answer = call(host, "/v3/cluster/member/list", &json!({ "linearizable": true }), patience).ok()?;
     Some(answer["members"].as_array()?.iter().map(|member| (number(&member["ID"]), listed(member))).collect())
 }

@@ -1,16 +1,16 @@
-//! Real etcd: processes with an address on loopback and a directory each. They end with the test, however it ends.
+//! Real etcd, as processes.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
-use std::net::Ipv4Addr;
+use std::fs;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use etcd_operator_sim::etcd::Release;
 use serde_json::{Value, json};
+use testbed::stand_in::Processes;
 
 use crate::gateway;
 use crate::script::{Answer, Cluster, Listed, Request};
@@ -21,10 +21,9 @@ pub const PATIENCE: Duration = Duration::from_secs(15);
 pub struct Real {
     release: Release,
     program: PathBuf,
-    directory: PathBuf,
-    network: [u8; 3],
+    processes: Processes,
     founders: u8,
-    processes: BTreeMap<u8, Child>,
+    running: BTreeSet<u8>,
     /// Who ended by itself.
     ends: BTreeSet<u8>,
     /// The newest ID that each member had.
@@ -35,27 +34,20 @@ pub struct Real {
 
 impl Real {
     pub fn new(program: &Path, release: Release, founders: u8) -> Self {
-        static COUNT: AtomicU8 = AtomicU8::new(1);
-        let (process, count) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let network = [127, 230 + u8::try_from(process % 25).expect("it is small"), count];
-        let directory = std::env::temp_dir().join(format!("etcd-conformance-{process}-{count}"));
-        fs::create_dir_all(&directory).expect("a scratch directory");
         Self {
             release,
             program: program.join("etcd"),
-            directory,
-            network,
+            processes: Processes::new("etcd-conformance").expect("a scratch directory"),
             founders,
-            processes: BTreeMap::new(),
+            running: BTreeSet::new(),
             ends: BTreeSet::new(),
             ids: BTreeMap::new(),
             listed: (0..founders).collect(),
         }
     }
 
-    fn host(&self, ordinal: u8) -> Ipv4Addr {
-        let [a, b, c] = self.network;
-        Ipv4Addr::new(a, b, c, 1 + ordinal)
+    fn host(&self, ordinal: u8) -> IpAddr {
+        self.processes.address(ordinal)
     }
 
     fn url(&self, ordinal: u8, port: u16) -> String {
@@ -63,7 +55,7 @@ impl Real {
     }
 
     fn data(&self, ordinal: u8) -> PathBuf {
-        self.directory.join(format!("data-{ordinal}"))
+        self.processes.directory().join(format!("data-{ordinal}"))
     }
 
     /// Whether it starts by the bootstrap order: the first time, and one of those that never were seen in a list.
@@ -99,14 +91,8 @@ impl Real {
 
     /// Notes who has ended.
     fn reap(&mut self) {
-        let Self { processes, ends, .. } = self;
-        processes.retain(|&ordinal, child| {
-            let status = child.try_wait().expect("it is ours");
-            if status.is_some() {
-                ends.insert(ordinal);
-            }
-            status.is_none()
-        });
+        let Self { processes, running, ends, .. } = self;
+        ends.extend(running.extract_if(.., |&ordinal| processes.ended(ordinal).is_some()));
     }
 
     fn status(&self, at: u8) -> Option<Value> {
@@ -116,7 +102,7 @@ impl Real {
     pub fn end_of_logs(&self) -> String {
         let mut text = String::new();
         for ordinal in 0..9 {
-            let log = fs::read_to_string(self.log(ordinal)).unwrap_or_default();
+            let log = self.processes.log(ordinal);
             let lines: Vec<&str> = log.lines().collect();
             for line in &lines[lines.len().saturating_sub(4)..] {
                 let start: String = line.chars().take(400).collect();
@@ -124,10 +110,6 @@ impl Real {
             }
         }
         text
-    }
-
-    fn log(&self, ordinal: u8) -> PathBuf {
-        self.directory.join(format!("log-{ordinal}"))
     }
 }
 
@@ -137,23 +119,16 @@ impl Cluster for Real {
         if !self.founds(ordinal) && !self.data(ordinal).exists() {
             self.list();
         }
-        let log = File::options().create(true).append(true).open(self.log(ordinal)).expect("a log");
-        let child = Command::new(&self.program)
-            .args(self.flags(ordinal))
-            .env_clear()
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().expect("a log"))
-            .stderr(log)
-            .spawn()
-            .expect("etcd starts");
+        let mut command = Command::new(&self.program);
+        command.args(self.flags(ordinal)).env_clear();
+        self.processes.start(ordinal, command).expect("etcd starts");
         self.ends.remove(&ordinal);
-        self.processes.insert(ordinal, child);
+        self.running.insert(ordinal);
     }
 
     fn kill(&mut self, ordinal: u8) {
-        let mut child = self.processes.remove(&ordinal).expect("it runs");
-        child.kill().expect("it is ours");
-        child.wait().expect("it ends");
+        self.running.remove(&ordinal);
+        self.processes.kill(ordinal);
     }
 
     fn wipe(&mut self, ordinal: u8) {
@@ -161,7 +136,7 @@ impl Cluster for Real {
     }
 
     fn write(&mut self, count: u16) {
-        let host = self.host(*self.processes.keys().next().expect("somebody runs"));
+        let host = self.host(*self.running.first().expect("somebody runs"));
         for _ in 0..count {
             let put = json!({ "key": "a2V5", "value": "dmFsdWU=" });
             gateway::call(host, "/v3/kv/put", &put, PATIENCE).expect("it is written");
@@ -204,12 +179,12 @@ impl Cluster for Real {
 
     fn running(&mut self) -> Vec<u8> {
         self.reap();
-        self.processes.keys().copied().collect()
+        self.running.iter().copied().collect()
     }
 
     fn leader(&mut self, at: u8) -> Option<u8> {
         let leader = Some(gateway::number(&self.status(at)?["leader"])).filter(|&leader| leader != 0)?;
-        self.processes.keys().copied().find(|&other| {
+        self.running.iter().copied().find(|&other| {
             self.status(other).is_some_and(|status| gateway::number(&status["header"]["member_id"]) == leader)
         })
     }
@@ -226,16 +201,6 @@ impl Cluster for Real {
     fn await_new_second(&mut self) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970");
         thread::sleep(Duration::from_millis(1005) - Duration::from_millis(u64::from(now.subsec_millis())));
-    }
-}
-
-impl Drop for Real {
-    fn drop(&mut self) {
-        for child in self.processes.values_mut() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-        let _ = fs::remove_dir_all(&self.directory);
     }
 }
 
