@@ -142,6 +142,16 @@ pub enum Fault {
         #[arg(long, default_value_t = 0)]
         leave_bytes: u64,
     },
+    /// Make every growth of a PVC's volume fail.
+    ///
+    /// The PVC keeps its capacity and gets the condition ControllerResizeError.
+    ///
+    /// Undo: the volume grows to the size that the PVC requests then.
+    FailGrowth {
+        claim: String,
+        #[arg(short, long, default_value = "default")]
+        namespace: String,
+    },
     /// Make cluster DNS return NXDOMAIN for names and their subdomains.
     ///
     /// With a DNS profile that caches, cached answers stay valid after the fault starts and after it ends.
@@ -204,6 +214,11 @@ pub async fn inject(bed: &Testbed, fault: Fault) -> Result<Injected> {
 /// The faults in effect, the oldest first.
 pub fn in_effect(layout: &Layout) -> Result<Vec<Injected>> {
     Records::of(layout).all()
+}
+
+/// Whether a fault keeps a volume from growing. The provisioner asks before each growth.
+pub fn prevents_growth(layout: &Layout, volume: &str) -> Result<bool> {
+    Ok(in_effect(layout)?.iter().any(|injected| injected.effect.prevents_growth(volume)))
 }
 
 /// Undoes all faults in effect, the newest first; one that fails does not keep the others from being undone.

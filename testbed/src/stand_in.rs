@@ -32,7 +32,8 @@ pub use status::get;
 /// Below the directory of the settings.
 const VOLUMES: &str = "volumes";
 
-pub type MakeCommand = dyn Fn(&Pod, &Place) -> Command + Send + Sync;
+/// None if the image of the pod does not exist.
+pub type MakeCommand = dyn Fn(&Pod, &Place) -> Option<Command> + Send + Sync;
 
 /// How pods are run.
 pub struct Settings {

@@ -1,5 +1,5 @@
-//! Persistent volumes on demand: for each claim an ext4 disk of exactly the requested size, mounted through a
-//! loop device and handed to the cluster as a `local` volume. So a full disk is really full.
+//! Persistent volumes on demand: for each claim an ext4 disk that holds exactly the requested size, mounted through a
+//! loop device and handed to the cluster as a `local` volume. So a full disk is really full. It grows on request.
 //!
 //! `local` and not `hostPath`, because only the former honours fsGroup and node affinity. Disks are sparse:
 //! many large claims fit on a small machine as long as they are not filled.
@@ -7,12 +7,14 @@
 mod claim;
 mod decision;
 mod disk;
+pub(crate) mod growth;
 mod inventory;
 mod mounts;
 mod objects;
 mod provisioner;
 mod quantity;
 mod queue;
+mod room;
 mod worker;
 
 use std::path::Path;

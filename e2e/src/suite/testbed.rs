@@ -54,6 +54,8 @@ fn as_in_the_field(field: &Topology) -> Vec<Test> {
         field
             .shared("volumes::a_disk_has_the_requested_size", |c| volumes::full_disk(c).boxed_local())
             .smoke(),
+        field.shared("volumes::a_volume_in_use_grows", |c| volumes::grown(c).boxed_local()).smoke(),
+        field.shared("volumes::a_class_can_forbid_growth", |c| volumes::fixed(c).boxed_local()).smoke(),
         field
             .shared("volumes::a_deleted_claim_takes_its_data_along", |c| volumes::deleted(c).boxed_local())
             .always(),

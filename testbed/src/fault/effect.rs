@@ -15,12 +15,25 @@ pub(super) enum Effect {
     Kill(Selection),
     Pause(Selection),
     Cut(Cut),
-    Crash { node: Node },
+    Crash {
+        node: Node,
+    },
     StopApiServer,
     Wipe(Volume),
-    Delete { volume: Volume, namespace: String, claim: String },
-    Fill { volume: Volume, leave_bytes: u64 },
-    DenyNames { names: Vec<String> },
+    Delete {
+        volume: Volume,
+        namespace: String,
+        claim: String,
+    },
+    Fill {
+        volume: Volume,
+        leave_bytes: u64,
+    },
+    /// Its record is all of it: the provisioner reads that.
+    FailGrowth(Volume),
+    DenyNames {
+        names: Vec<String>,
+    },
 }
 
 impl Effect {
@@ -53,6 +66,9 @@ impl Effect {
                 volume: volume::of_claim(bed, namespace, claim).await?,
                 leave_bytes: *leave_bytes,
             },
+            Fault::FailGrowth { namespace, claim } => {
+                Self::FailGrowth(volume::of_claim(bed, namespace, claim).await?)
+            }
             Fault::DenyNames { names } => Self::DenyNames { names: name::normal(names)? },
         })
     }
@@ -68,6 +84,7 @@ impl Effect {
             Self::Wipe(volume) => volume.wipe(),
             Self::Delete { volume, namespace, claim } => volume.delete(bed, namespace, claim).await,
             Self::Fill { volume, leave_bytes } => volume.fill(id, *leave_bytes),
+            Self::FailGrowth(_) => Ok(()),
             Self::DenyNames { names } => name::deny(bed.layout(), names),
         }
     }
@@ -75,7 +92,7 @@ impl Effect {
     /// May be repeated, and may come before the beginning was complete. What is gone meanwhile is fine.
     pub async fn end(&self, bed: &Testbed, id: &str) -> Result<()> {
         match self {
-            Self::Kill(_) | Self::Wipe(_) | Self::Delete { .. } => Ok(()),
+            Self::Kill(_) | Self::Wipe(_) | Self::Delete { .. } | Self::FailGrowth(_) => Ok(()),
             Self::Pause(selection) => selection.resume(),
             Self::Cut(cut) => cut.end(id).await,
             Self::Crash { node } => crash::end(bed, *node).await,
@@ -101,7 +118,12 @@ impl Effect {
             | Self::StopApiServer
             | Self::Wipe(_)
             | Self::Delete { .. }
-            | Self::Fill { .. } => &[],
+            | Self::Fill { .. }
+            | Self::FailGrowth(_) => &[],
         }
+    }
+
+    pub fn prevents_growth(&self, of: &str) -> bool {
+        matches!(self, Self::FailGrowth(volume) if volume.name() == of)
     }
 }

@@ -18,6 +18,7 @@ pub enum Kind {
     WipeVolume,
     DeleteVolume,
     FillDisk,
+    FailGrowth,
     DenyNames,
 }
 
@@ -44,6 +45,7 @@ impl Kind {
             Self::WipeVolume => "wipe-volume",
             Self::DeleteVolume => "delete-volume",
             Self::FillDisk => "fill-disk",
+            Self::FailGrowth => "fail-growth",
             Self::DenyNames => "deny-names",
         }
     }
@@ -68,6 +70,7 @@ impl Kind {
             Self::WipeVolume => Undo::Impossible("the files are deleted"),
             Self::DeleteVolume => Undo::Impossible("the PVC, the volume and its files are deleted"),
             Self::FillDisk => Undo::Restores("the testbed removed the file that filled the volume"),
+            Self::FailGrowth => Undo::Restores("the volume can grow again"),
             Self::DenyNames => Undo::Restores("DNS returns the names again"),
         }
     }
@@ -86,6 +89,7 @@ impl Fault {
             Self::WipeVolume { .. } => Kind::WipeVolume,
             Self::DeleteVolume { .. } => Kind::DeleteVolume,
             Self::FillDisk { .. } => Kind::FillDisk,
+            Self::FailGrowth { .. } => Kind::FailGrowth,
             Self::DenyNames { .. } => Kind::DenyNames,
         }
     }
@@ -121,6 +125,9 @@ impl std::fmt::Display for Fault {
             }
             Self::FillDisk { namespace, claim, leave_bytes } => {
                 write!(f, "filled the volume of PVC {namespace}/{claim} except {leave_bytes} bytes")
+            }
+            Self::FailGrowth { namespace, claim } => {
+                write!(f, "preventing growth of the volume of PVC {namespace}/{claim}")
             }
             Self::DenyNames { names } => write!(f, "DNS returns NXDOMAIN for {}", names.join(", ")),
         }

@@ -61,6 +61,10 @@ fn is_mount_point(path: &Path) -> bool {
 }
 
 impl Volume {
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     pub fn wipe(&self) -> Result<()> {
         empty(&self.mount).map_err(FaultError::machine(format_args!("wipe volume {}", self.name)))
     }
@@ -176,7 +180,10 @@ fn grow(file: &File, bytes: u64) -> rustix::io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::effect::Effect;
+    use super::super::record::Records;
     use super::super::scratch::Scratch;
+    use super::super::{Fault, Injected, prevents_growth};
     use super::*;
 
     #[test]
@@ -200,6 +207,19 @@ mod tests {
         let left: Vec<_> = std::fs::read_dir(scratch.dir()).expect("readable").flatten().collect();
         assert_eq!(left.iter().map(std::fs::DirEntry::file_name).collect::<Vec<_>>(), ["lost+found"]);
         assert!(Path::new("/etc/passwd").exists());
+    }
+
+    #[test]
+    fn only_the_volume_of_the_fault_does_not_grow() {
+        let scratch = Scratch::new();
+        let prevented = |volume| prevents_growth(&scratch, volume).expect("readable");
+        assert!(!prevented("pvc-1"));
+        let fault = Fault::FailGrowth { namespace: "default".into(), claim: "data".into() };
+        let effect =
+            Effect::FailGrowth(Volume { name: "pvc-1".into(), mount: scratch.dir().join("n2/pvc-1") });
+        let injected = Injected { id: "fail-growth-1".into(), fault, effect };
+        Records::of(&scratch).write(&injected).expect("written");
+        assert!(prevented("pvc-1") && !prevented("pvc-2"));
     }
 
     #[test]

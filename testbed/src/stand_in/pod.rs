@@ -67,7 +67,11 @@ impl Life {
                 return self.delete().await;
             }
             mounted.refresh(&self.node.config_maps, Duration::ZERO)?;
-            let mut process = self.start(&mounted)?;
+            let Some(mut process) = self.start(&mounted)? else {
+                self.report(&container.without_image()).await?;
+                self.deleted_or_node_failed().await?;
+                continue;
+            };
             container.started = Timestamp::now();
             self.report(&container.running()).await?;
             match self.supervise(&mut process, &mut container, &mut mounted).await? {
@@ -136,15 +140,15 @@ impl Life {
         bound.map(drop).context("cannot bind the pod")
     }
 
-    fn start(&self, mounted: &Mounted) -> Result<Child> {
+    fn start(&self, mounted: &Mounted) -> Result<Option<Child>> {
         let pod = self.current();
         let directory = self.directory();
         let termination_log = directory.join("termination-log");
         let _ = std::fs::remove_file(&termination_log);
         let place = Place { address: self.address, volumes: mounted.paths.clone(), termination_log };
-        let mut command = (self.node.settings.command)(&pod, &place);
+        let Some(mut command) = (self.node.settings.command)(&pod, &place) else { return Ok(None) };
         log_to(command.as_std_mut(), &directory.join("log"))?;
-        command.kill_on_drop(true).spawn().context("cannot start the process")
+        command.kill_on_drop(true).spawn().map(Some).context("cannot start the process")
     }
 
     async fn supervise(
@@ -188,6 +192,16 @@ impl Life {
         while !self.is_deleted() {
             tokio::select! {
                 () = tokio::time::sleep_until(end) => break,
+                changed = self.pod.changed() => changed?,
+            }
+        }
+        Ok(())
+    }
+
+    async fn deleted_or_node_failed(&mut self) -> Result<()> {
+        while !self.is_deleted() && !self.node_has_failed() {
+            tokio::select! {
+                changed = self.failed.changed() => changed?,
                 changed = self.pod.changed() => changed?,
             }
         }

@@ -46,6 +46,10 @@ impl Container {
         self.status(json!({"running": {"startedAt": self.started.strftime("%FT%TZ").to_string()}}))
     }
 
+    pub fn without_image(&self) -> Value {
+        self.status(json!({"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}}))
+    }
+
     pub fn backing_off(&self) -> Value {
         self.status(json!({"waiting": {"reason": "CrashLoopBackOff"}}))
     }

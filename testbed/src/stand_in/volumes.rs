@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolume, PersistentVolumeClaim, Pod};
-use kube::api::{DeleteParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::runtime::reflector::{self, ObjectRef, Store};
 use kube::runtime::watcher::{Config, Event, watcher};
 use kube::runtime::{WatchStreamExt, watcher as watching};
@@ -19,6 +19,8 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use super::Node;
+use crate::control_plane::apply;
+use crate::volumes::{growth, storage_classes};
 
 pub fn watch<K>(client: &Client) -> (Store<K>, impl Future<Output = ()> + Send + 'static)
 where
@@ -31,10 +33,16 @@ where
     (store, objects.for_each(|_| futures::future::ready(())))
 }
 
-/// What a provisioner does: every claim without a volume gets one, which is deleted with the claim.
+/// What a provisioner does: every claim without a volume gets one, which is deleted with the claim. A volume grows at
+/// once when its claim requests more.
 pub async fn provision(client: Client, directory: PathBuf) {
+    for class in storage_classes() {
+        while apply(Api::all(client.clone()), &class).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
     let volumes = Api::<PersistentVolume>::all(client.clone());
-    let claims = Api::<PersistentVolumeClaim>::all(client);
+    let claims = Api::<PersistentVolumeClaim>::all(client.clone());
     let mut events = watcher(claims, Config::default()).default_backoff().boxed();
     while let Some(event) = events.next().await {
         match event {
@@ -43,6 +51,10 @@ pub async fn provision(client: Client, directory: PathBuf) {
                 // A second one is refused, and any other failure shows in pods that do not start.
                 let _ = volumes.create(&PostParams::default(), &volume).await;
             }
+            Ok(Event::Apply(claim) | Event::InitApply(claim)) if growth::wanted_bytes(&claim).is_some() => {
+                // The next change of the claim, or the next list, repeats what failed.
+                let _ = grow(&client, &claim).await;
+            }
             Ok(Event::Delete(claim)) => {
                 let _ = volumes.delete(&volume_name(&claim), &DeleteParams::default()).await;
                 let _ = fs::remove_dir_all(directory.join(claim.uid().unwrap_or_default()));
@@ -50,6 +62,18 @@ pub async fn provision(client: Client, directory: PathBuf) {
             Ok(Event::Apply(_) | Event::InitApply(_) | Event::Init | Event::InitDone) | Err(_) => {}
         }
     }
+}
+
+/// A directory has no size: the growth is only reported.
+async fn grow(client: &Client, claim: &PersistentVolumeClaim) -> kube::Result<()> {
+    let parameters = PatchParams::default();
+    let capacity = json!({"spec": {"capacity": {"storage": growth::requested(claim)}}});
+    let volumes = Api::<PersistentVolume>::all(client.clone());
+    volumes.patch(&volume_name(claim), &parameters, &Patch::Merge(capacity)).await?;
+    let claims =
+        Api::<PersistentVolumeClaim>::namespaced(client.clone(), &claim.namespace().unwrap_or_default());
+    let status = Patch::Merge(growth::done(claim));
+    claims.patch_status(&claim.name_any(), &parameters, &status).await.map(drop)
 }
 
 fn is_unbound(claim: &PersistentVolumeClaim) -> bool {

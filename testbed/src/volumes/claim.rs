@@ -13,7 +13,7 @@ pub const SMALLEST_BYTES: u64 = 8 << 20;
 /// Loop devices and file systems count in blocks; an odd size is rounded up to this.
 const BLOCK_BYTES: u64 = 4096;
 
-/// A disk to be made.
+/// A disk to be made, mounted or grown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Order {
     pub node: Node,
@@ -45,6 +45,12 @@ pub enum Refusal {
         "the disk of this volume on node {0} and its data are lost: delete the volume and the PVC to get a new one"
     )]
     DiskLost(Node),
+    #[error(
+        "{requested_bytes} bytes requested, but the file system of this volume can only grow to {most_bytes}: request less"
+    )]
+    GrowthTooLarge { requested_bytes: u64, most_bytes: u64 },
+    #[error("a fault prevents this volume from growing: undo it with `testbed fault undo`")]
+    GrowthFails,
 }
 
 impl Refusal {
@@ -60,12 +66,13 @@ impl Refusal {
             Self::TooSmall(_) => "VolumeTooSmall",
             Self::NoSpace { .. } => "NoSpaceOnMachine",
             Self::DiskLost(_) => "DiskLost",
+            Self::GrowthTooLarge { .. } | Self::GrowthFails => "VolumeResizeFailed",
         }
     }
 
     /// Whether it may pass without a change of the claim or volume.
     pub fn may_pass(&self) -> bool {
-        matches!(self, Self::NoSpace { .. })
+        matches!(self, Self::NoSpace { .. } | Self::GrowthFails)
     }
 }
 
@@ -93,18 +100,23 @@ pub fn order(claim: &PersistentVolumeClaim, free_bytes: u64) -> Result<Order, Re
     if spec.selector.is_some() || spec.data_source.is_some() || spec.data_source_ref.is_some() {
         return Err(Refusal::UnsupportedSource);
     }
-    let requested = requested_storage(&spec);
-    let requested_bytes = quantity::bytes(&requested).ok_or(Refusal::UnreadableSize(requested))?;
+    let requested_bytes = bytes_of(&requested_storage(&spec))?;
     if requested_bytes < SMALLEST_BYTES {
         return Err(Refusal::TooSmall(requested_bytes));
     }
     if requested_bytes > free_bytes {
         return Err(Refusal::NoSpace { requested_bytes, free_bytes });
     }
-    Ok(Order { node, size_bytes: requested_bytes.next_multiple_of(BLOCK_BYTES) })
+    Ok(Order { node, size_bytes: requested_bytes })
 }
 
-fn requested_storage(spec: &PersistentVolumeClaimSpec) -> String {
+/// The size of a disk that has this much; between two blocks, the larger one.
+pub fn bytes_of(quantity: &str) -> Result<u64, Refusal> {
+    let bytes = quantity::bytes(quantity).ok_or_else(|| Refusal::UnreadableSize(quantity.to_owned()))?;
+    Ok(bytes.checked_next_multiple_of(BLOCK_BYTES).unwrap_or(u64::MAX))
+}
+
+pub fn requested_storage(spec: &PersistentVolumeClaimSpec) -> String {
     let requests = spec.resources.as_ref().and_then(|resources| resources.requests.as_ref());
     requests.and_then(|requests| requests.get("storage")).map(|size| size.0.clone()).unwrap_or_default()
 }

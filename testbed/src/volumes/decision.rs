@@ -3,7 +3,8 @@
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 
 use super::claim::{self, Order, Refusal};
-use super::objects;
+use super::room::Room;
+use super::{growth, objects};
 use crate::layout::Node;
 
 /// All that is known of one volume name.
@@ -12,6 +13,8 @@ pub struct Facts<'a> {
     pub volume: Option<&'a PersistentVolume>,
     pub disks: &'a [Found],
     pub free_bytes: u64,
+    /// A fault is in effect.
+    pub growth_fails: bool,
 }
 
 /// What there is of a disk on one node; without image and mount it is the rest of a making or a removal.
@@ -20,29 +23,40 @@ pub struct Found {
     pub node: Node,
     pub has_image: bool,
     pub is_mounted: bool,
+    /// Unknown if it is not mounted, or does not answer.
+    pub room: Option<Room>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Make the disk, then the volume that describes it.
     Make(Order),
-    /// Mount the disk of a volume again.
-    Mount(Node),
+    /// Mount the disk of a volume again, with the size that the volume has.
+    Mount(Order),
+    /// Make the disk larger, then report that in volume and claim.
+    Grow(Order),
     /// The claim is gone and the volume should go too: remove the disk, then the volume.
     Reclaim(Node),
     /// No volume has this disk.
     Discard(Node),
     /// Nothing can be done; say why.
     Refuse(Refusal),
+    /// The claim keeps what it has; its status says why.
+    RefuseGrowth(Refusal),
 }
 
 impl Step {
-    /// Whether data is lost by it.
-    pub fn destroys(&self) -> bool {
+    /// Whether it does harm if the volume is not as it was last seen: data is lost, or a growth is taken back.
+    pub fn must_be_confirmed(&self) -> bool {
         match self {
-            Self::Reclaim(_) | Self::Discard(_) => true,
-            Self::Make(_) | Self::Mount(_) | Self::Refuse(_) => false,
+            Self::Reclaim(_) | Self::Discard(_) | Self::Mount(_) => true,
+            Self::Make(_) | Self::Grow(_) | Self::Refuse(_) | Self::RefuseGrowth(_) => false,
         }
+    }
+
+    /// Whether its failure is the failure of a growth.
+    pub fn grows(&self) -> bool {
+        matches!(self, Self::Grow(_) | Self::RefuseGrowth(_))
     }
 }
 
@@ -51,7 +65,7 @@ pub fn decide(facts: &Facts<'_>) -> Vec<Step> {
     match (facts.volume, facts.claim) {
         (Some(volume), _) => match objects::node_of(volume) {
             Some(node) => {
-                let step = about_volume(volume, node, facts.disks);
+                let step = about_volume(facts, volume, node);
                 step.into_iter().chain(discard_other_than(Some(node), facts.disks)).collect()
             }
             // Somebody else's volume that has the name of one of ours: better a disk too many than data lost.
@@ -68,17 +82,21 @@ pub fn decide(facts: &Facts<'_>) -> Vec<Step> {
     }
 }
 
-fn about_volume(volume: &PersistentVolume, node: Node, disks: &[Found]) -> Option<Step> {
-    let disk = disks.iter().find(|disk| disk.node == node);
+fn about_volume(facts: &Facts<'_>, volume: &PersistentVolume, node: Node) -> Option<Step> {
+    let disk = facts.disks.iter().find(|disk| disk.node == node);
     if objects::is_released_to_delete(volume) {
         let is_leaving = volume.metadata.deletion_timestamp.is_some();
         return (disk.is_some() || !is_leaving).then_some(Step::Reclaim(node));
     }
-    match disk {
-        Some(Found { is_mounted: true, .. }) => None,
-        Some(Found { has_image: true, .. }) => Some(Step::Mount(node)),
-        Some(_) | None => Some(Step::Refuse(Refusal::DiskLost(node))),
-    }
+    let Some(disk) = disk.filter(|disk| disk.is_mounted || disk.has_image) else {
+        return Some(Step::Refuse(Refusal::DiskLost(node)));
+    };
+    let growth = disk.is_mounted.then(|| growth::decide(facts, volume, disk)).flatten();
+    growth.or_else(|| match claim::bytes_of(&objects::capacity(volume)) {
+        Ok(size_bytes) if disk.room.is_some_and(|room| room.size_bytes == size_bytes) => None,
+        Ok(size_bytes) => Some(Step::Mount(Order { node, size_bytes })),
+        Err(refusal) => Some(Step::Refuse(refusal)),
+    })
 }
 
 fn discard_other_than(node: Option<Node>, disks: &[Found]) -> impl Iterator<Item = Step> {
@@ -108,7 +126,7 @@ mod tests {
     fn volume(changes: serde_json::Value) -> PersistentVolume {
         let mut volume = json!({
             "metadata": {"name": "pvc-1", "annotations": {"pv.kubernetes.io/provisioned-by": "testbed/local"}},
-            "spec": {"persistentVolumeReclaimPolicy": "Delete", "local": {"path": "/x/volumes/n2/pvc-1"}},
+            "spec": {"persistentVolumeReclaimPolicy": "Delete", "capacity": {"storage": "1Gi"}, "local": {"path": "/x/volumes/n2/pvc-1"}},
             "status": {"phase": "Bound"},
         });
         merge(&mut volume, changes);
@@ -131,7 +149,8 @@ mod tests {
     }
 
     fn mounted_on(name: &str) -> Found {
-        Found { node: node(name), has_image: true, is_mounted: true }
+        let room = Some(Room { size_bytes: 1 << 30, most_bytes: 4 << 30 });
+        Found { node: node(name), has_image: true, is_mounted: true, room }
     }
 
     fn steps(
@@ -139,7 +158,7 @@ mod tests {
         volume: Option<&PersistentVolume>,
         disks: &[Found],
     ) -> Vec<Step> {
-        decide(&Facts { claim, volume, disks, free_bytes: 10 << 30 })
+        decide(&Facts { claim, volume, disks, free_bytes: 10 << 30, growth_fails: false })
     }
 
     fn refusal(changes: serde_json::Value) -> Option<Refusal> {
@@ -157,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_making_that_was_cut_short_is_finished() {
-        let half = Found { node: node("n2"), has_image: false, is_mounted: false };
+        let half = Found { node: node("n2"), has_image: false, is_mounted: false, room: None };
         let order = Order { node: node("n2"), size_bytes: 1 << 30 };
         assert_eq!(steps(Some(&claim(json!({}))), None, &[half]), [Step::Make(order)]);
         assert_eq!(steps(Some(&claim(json!({}))), None, &[mounted_on("n2")]), [Step::Make(order)]);
@@ -225,8 +244,12 @@ mod tests {
 
     #[test]
     fn a_volume_whose_mount_is_missing_is_mounted_again() {
-        let unmounted = Found { is_mounted: false, ..mounted_on("n2") };
-        assert_eq!(steps(None, Some(&volume(json!({}))), &[unmounted]), [Step::Mount(node("n2"))]);
+        let unmounted = Found { is_mounted: false, room: None, ..mounted_on("n2") };
+        let mount = [Step::Mount(Order { node: node("n2"), size_bytes: 1 << 30 })];
+        assert_eq!(steps(None, Some(&volume(json!({}))), &[unmounted]), mount);
+        let whole = Some(Room { size_bytes: 4 << 30, most_bytes: 4 << 30 });
+        let unlimited = Found { room: whole, ..mounted_on("n2") };
+        assert_eq!(steps(None, Some(&volume(json!({}))), &[unlimited]), mount, "its size is not set yet");
     }
 
     #[test]
@@ -255,7 +278,7 @@ mod tests {
         assert_eq!(steps(None, None, &[mounted_on("n2")]), discard);
         assert_eq!(steps(Some(&lost), None, &[mounted_on("n2")]), discard);
         let refused = claim(json!({"spec": {"volumeMode": "Block"}}));
-        assert!(!steps(Some(&refused), None, &[mounted_on("n2")]).iter().any(Step::destroys));
+        assert!(!steps(Some(&refused), None, &[mounted_on("n2")]).iter().any(Step::must_be_confirmed));
     }
 
     #[test]

@@ -6,9 +6,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use super::decision::Found;
-use super::mounts;
+use super::{mounts, room};
 use crate::layout::Node;
 use crate::shell::run;
+
+/// How far a disk can grow, in multiples of its first size. The image is sparse, so unused room costs nothing.
+const MOST_GROWTH: u64 = 4;
+const BYTES_PER_INODE: u64 = 16 << 10;
+const MEBIBYTE: u64 = 1 << 20;
 
 /// The image of a volume's disk, and the directory where it is mounted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +35,7 @@ impl Disk {
                 .await
                 .with_context(|| format!("cannot create {}", self.image.display()))?;
         }
-        self.mount().await
+        self.mount(size_bytes).await
     }
 
     /// The image gets its name when its file system is complete, so an image that is there can be mounted.
@@ -39,23 +44,34 @@ impl Disk {
         std::fs::create_dir_all(unfinished.parent().context("an image has a parent directory")?)?;
         // Not the old file made empty: a program that outlived its provisioner may still write to that.
         unless_missing(std::fs::remove_file(&unfinished))?;
-        std::fs::File::create_new(&unfinished)?.set_len(size_bytes)?;
+        // The journal is as large as it would be without room to grow: all of it is written sooner or later.
+        let journal_bytes = (size_bytes / 32).clamp(4 * MEBIBYTE, 64 * MEBIBYTE);
+        // What the file system needs for itself comes on top, inodes first: each takes 256 bytes.
+        let most_bytes = size_bytes.saturating_mul(MOST_GROWTH);
+        let own_bytes = most_bytes / (BYTES_PER_INODE / 256) + most_bytes / 1024 + journal_bytes + MEBIBYTE;
+        std::fs::File::create_new(&unfinished)?.set_len(most_bytes.saturating_add(own_bytes))?;
         // A new sparse file reads as zeros: nothing to discard, and no table or journal to overwrite. No
         // blocks are kept back for root, so the size is real.
         let options = "nodiscard,assume_storage_prezeroed=1";
         let image = unfinished.display().to_string();
-        run(&["mkfs.ext4", "-q", "-F", "-m", "0", "-E", options, &image]).await?;
+        let (journal, inodes) = (format!("size={}", journal_bytes / MEBIBYTE), BYTES_PER_INODE.to_string());
+        let layout = ["-b", "4096", "-i", &inodes, "-J", &journal, "-O", "^resize_inode"];
+        run(&[&["mkfs.ext4", "-q", "-F", "-m", "0", "-E", options][..], &layout, &[&image]].concat()).await?;
         // Open to all users from the start; later the permissions are the kubelet's and the pod's.
         run(&["debugfs", "-w", "-R", "set_inode_field / mode 040777", &image]).await?;
         std::fs::rename(&unfinished, &self.image)?;
         Ok(())
     }
 
-    /// Mounts the disk unless it is mounted.
-    pub(super) async fn mount(&self) -> Result<()> {
-        if self.is_mounted()? {
-            return Ok(());
+    /// Mounts the disk unless it is mounted, and lets its users have this much of it.
+    pub(super) async fn mount(&self, size_bytes: u64) -> Result<()> {
+        if !self.is_mounted()? {
+            self.mount_whole().await?;
         }
+        room::set(&self.mount, size_bytes)
+    }
+
+    async fn mount_whole(&self) -> Result<()> {
         let what = || format!("cannot mount {}", self.image.display());
         std::fs::create_dir_all(&self.mount).with_context(what)?;
         let device = self.attach().await.with_context(what)?;
@@ -125,8 +141,9 @@ pub fn find(volumes: &Path, volume: &str) -> Result<Vec<Found>> {
     for node in Node::first(Node::MOST) {
         let disk = Disk::new(volumes, node, volume);
         let (has_image, is_mounted) = (disk.image.exists(), disk.is_mounted()?);
+        let room = is_mounted.then(|| room::of(&disk.mount).ok()).flatten();
         if has_image || is_mounted || disk.unfinished().exists() || disk.mount.exists() {
-            found.push(Found { node, has_image, is_mounted });
+            found.push(Found { node, has_image, is_mounted, room });
         }
     }
     Ok(found)
@@ -153,121 +170,4 @@ pub fn free_bytes(volumes: &Path) -> Result<u64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::io::Write;
-    use std::os::unix::fs::{MetadataExt, PermissionsExt};
-
-    use super::*;
-
-    /// A directory for disks that leaves nothing mounted behind, not even when the test fails.
-    struct Scratch(PathBuf);
-
-    impl Scratch {
-        /// None if the tests run as a user who may not mount.
-        fn new(name: &str) -> Option<Self> {
-            if !rustix::process::geteuid().is_root() {
-                println!("skipped: only root can mount disks");
-                return None;
-            }
-            let dir = std::env::temp_dir().join(format!("testbed-{name}-{}", std::process::id()));
-            std::fs::create_dir_all(&dir).expect("a directory");
-            Some(Self(dir.canonicalize().expect("it exists")))
-        }
-
-        fn disk(&self, volume: &str) -> Disk {
-            Disk::new(&self.0, Node::MACHINE, volume)
-        }
-    }
-
-    impl Drop for Scratch {
-        fn drop(&mut self) {
-            for point in mounts::points_below(&self.0).unwrap_or_default() {
-                let _ = std::process::Command::new("umount").arg("--lazy").arg(point).status();
-            }
-            for device in mounts::loops_below(&self.0) {
-                let _ = std::process::Command::new("losetup").arg("--detach").arg(device).status();
-            }
-            let _ = std::fs::remove_dir_all(&self.0);
-        }
-    }
-
-    #[tokio::test]
-    async fn a_disk_holds_what_was_asked_for_and_no_more_and_leaves_nothing_behind() {
-        let Some(scratch) = Scratch::new("full") else { return };
-        let disk = scratch.disk("pvc-1");
-        disk.make(32 << 20).await.expect("made");
-        assert_eq!(disk.image.metadata().expect("an image").len(), 32 << 20);
-        assert_eq!(disk.mount.metadata().expect("a mount").permissions().mode() & 0o7777, 0o777);
-
-        let mut file = std::fs::File::create(disk.mount.join("file")).expect("a file");
-        let (mut written, block) = (0, vec![7; 64 << 10]);
-        let error = loop {
-            match file.write(&block) {
-                Ok(bytes) => written += bytes,
-                Err(error) => break error,
-            }
-        };
-        assert_eq!(error.kind(), ErrorKind::StorageFull);
-        assert!((20 << 20..32 << 20).contains(&written), "{written} bytes fitted");
-        drop(file);
-
-        disk.remove().await.expect("removed");
-        assert_eq!(find(&scratch.0, "pvc-1").expect("an answer"), []);
-        assert_eq!(mounts::loops_below(&scratch.0), Vec::<String>::new());
-        assert_eq!(names(&scratch.0), Vec::<String>::new());
-    }
-
-    #[tokio::test]
-    async fn every_step_may_be_repeated_and_keeps_the_data() {
-        let Some(scratch) = Scratch::new("again") else { return };
-        let disk = scratch.disk("pvc-1");
-        // As a crash while formatting would leave it.
-        std::fs::create_dir_all(&disk.mount).expect("a directory");
-        std::fs::write(disk.unfinished(), "half").expect("a file");
-        assert_eq!(names(&scratch.0), ["pvc-1", "pvc-1"]);
-
-        disk.make(16 << 20).await.expect("made");
-        std::fs::write(disk.mount.join("kept"), "data").expect("written");
-        std::fs::set_permissions(&disk.mount, PermissionsExt::from_mode(0o2750)).expect("changed");
-        disk.make(16 << 20).await.expect("made again");
-        disk.mount().await.expect("mounted again");
-        run(&["umount", &disk.mount.display().to_string()]).await.expect("unmounted");
-        let lost_mount = Found { node: Node::MACHINE, has_image: true, is_mounted: false };
-        assert_eq!(find(&scratch.0, "pvc-1").expect("an answer"), [lost_mount]);
-        disk.mount().await.expect("mounted after a restart");
-        assert_eq!(std::fs::read_to_string(disk.mount.join("kept")).expect("read"), "data");
-        assert_eq!(disk.mount.metadata().expect("a mount").permissions().mode() & 0o7777, 0o2750);
-
-        disk.remove().await.expect("removed");
-        disk.remove().await.expect("removed again");
-    }
-
-    #[tokio::test]
-    async fn a_disk_in_use_keeps_its_device_and_can_still_be_removed() {
-        let Some(scratch) = Scratch::new("busy") else { return };
-        let disk = scratch.disk("pvc-1");
-        disk.make(16 << 20).await.expect("made");
-        // As the kubelet does it for a pod.
-        let pod = scratch.0.join("pod");
-        let (from, to) = (disk.mount.display().to_string(), pod.display().to_string());
-        std::fs::create_dir(&pod).expect("a directory");
-        run(&["mount", "--bind", &from, &to]).await.expect("bound");
-        run(&["umount", &from]).await.expect("unmounted");
-        disk.mount().await.expect("mounted again");
-        assert_eq!(mounts::loops_below(&scratch.0).len(), 1, "one device, so one file system");
-        assert_eq!(
-            disk.mount.metadata().expect("a mount").dev(),
-            pod.metadata().expect("a mount").dev(),
-            "the same file system"
-        );
-
-        let open = std::fs::File::create(disk.mount.join("open")).expect("a file");
-        disk.remove().await.expect("removed although in use");
-        assert_eq!(find(&scratch.0, "pvc-1").expect("an answer"), []);
-        std::fs::write(pod.join("still"), "there").expect("the pod goes on");
-        drop(open);
-        super::super::unmount_below(&scratch.0).await.expect("torn down");
-        assert_eq!(mounts::points_below(&scratch.0).expect("an answer"), Vec::<PathBuf>::new());
-        assert_eq!(mounts::loops_below(&scratch.0), Vec::<String>::new());
-    }
-}
+mod tests;

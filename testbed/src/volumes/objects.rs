@@ -17,9 +17,15 @@ use crate::layout::Node;
 const MAKER_ANNOTATION: &str = "pv.kubernetes.io/provisioned-by";
 const DEFAULT_CLASS_ANNOTATION: &str = "storageclass.kubernetes.io/is-default-class";
 
-/// `standard`, the default, whose disks go with their claims, and `standard-retain`, whose disks stay.
+/// `standard`, the default, whose disks go with their claims; `standard-retain`, whose disks stay; and
+/// `standard-fixed`, whose disks do not grow.
 pub fn storage_classes() -> Vec<StorageClass> {
-    vec![storage_class("standard", "Delete", true), storage_class("standard-retain", "Retain", false)]
+    let fixed = storage_class("standard-fixed", "Delete", false);
+    vec![
+        storage_class("standard", "Delete", true),
+        storage_class("standard-retain", "Retain", false),
+        StorageClass { allow_volume_expansion: Some(false), ..fixed },
+    ]
 }
 
 fn storage_class(name: &str, reclaim_policy: &str, is_default: bool) -> StorageClass {
@@ -32,6 +38,7 @@ fn storage_class(name: &str, reclaim_policy: &str, is_default: bool) -> StorageC
         },
         provisioner: PROVISIONER.to_owned(),
         reclaim_policy: Some(reclaim_policy.to_owned()),
+        allow_volume_expansion: Some(true),
         volume_binding_mode: Some("WaitForFirstConsumer".to_owned()),
         ..StorageClass::default()
     }
@@ -92,6 +99,12 @@ pub fn node_of(volume: &PersistentVolume) -> Option<Node> {
     (name.to_str()? == volume.name_any()).then(|| Node::by_name(dir.to_str()?)).flatten()
 }
 
+/// As the volume spells it; empty if it has none.
+pub fn capacity(volume: &PersistentVolume) -> String {
+    let capacity = volume.spec.as_ref().and_then(|spec| spec.capacity.as_ref());
+    capacity.and_then(|capacity| capacity.get("storage")).map(|size| size.0.clone()).unwrap_or_default()
+}
+
 pub fn is_released_to_delete(volume: &PersistentVolume) -> bool {
     let phase = volume.status.as_ref().and_then(|status| status.phase.as_deref());
     let policy = volume.spec.as_ref().and_then(|spec| spec.persistent_volume_reclaim_policy.as_deref());
@@ -116,6 +129,13 @@ mod tests {
         assert!(
             classes.iter().all(|class| class.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer"))
         );
+    }
+
+    #[test]
+    fn one_class_does_not_grow() {
+        let mut fixed = storage_classes();
+        fixed.retain(|class| class.allow_volume_expansion != Some(true));
+        assert_eq!(fixed.iter().map(ResourceExt::name_any).collect::<Vec<_>>(), ["standard-fixed"]);
     }
 
     #[test]

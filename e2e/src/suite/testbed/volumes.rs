@@ -1,13 +1,14 @@
-//! Persistent volumes: made on demand, of the size that was asked for, and gone when they should be.
+//! Persistent volumes: made on demand, of the size that was asked for, larger on request, and gone when they should be.
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use k8s_openapi::api::core::v1::{Event, PersistentVolume, PersistentVolumeClaim, Pod};
 use kube::Api;
-use kube::api::{DeleteParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::runtime::watcher;
 use serde_json::json;
+use testbed::fault::Fault;
 
 use super::LIMIT;
 use crate::runner::Context;
@@ -55,6 +56,90 @@ pub async fn full_disk(context: &Context) -> Result<()> {
     tools.run(&more).await?;
     context.step("the volume has free space again");
     Ok(())
+}
+
+pub async fn grown(context: &Context) -> Result<()> {
+    create_claim(context, None).await?;
+    let tools = start_tools(context).await?;
+    let fill = ["dd", "if=/dev/zero", "of=/data/fill", "bs=65536"];
+    ensure!(!tools.ask(&fill).await?.ok, "the disk did not fill");
+    request(context, "128Mi").await?;
+    wait_capacity(context, "128Mi").await?;
+    // The same pod, with its volume mounted all the time.
+    tools.run(&["dd", "if=/dev/zero", "of=/data/more", "bs=1048576", "count=60"]).await?;
+    ensure!(!tools.ask(&fill).await?.ok, "it holds more than was requested");
+    context.step("a full volume in use has more room");
+
+    let (claim, namespace) = (CLAIM.to_owned(), context.namespace.clone());
+    let fault = context.inject(Fault::FailGrowth { claim, namespace }).await?;
+    request(context, "192Mi").await?;
+    wait_failed(context, "128Mi").await?;
+    let refused = request(context, "128Mi").await;
+    ensure!(refused.is_err(), "Kubernetes lets no request go back to the capacity itself");
+    request(context, "160Mi").await?;
+    context.undo(&fault).await?;
+    wait_capacity(context, "160Mi").await?;
+    context.step("a growth that failed was reduced and done");
+
+    request(context, "1Ti").await?;
+    wait_failed(context, "160Mi").await?;
+    request(context, "161Mi").await?;
+    wait_capacity(context, "161Mi").await?;
+    context.step("a growth that is too large failed and was reduced");
+    Ok(())
+}
+
+pub async fn fixed(context: &Context) -> Result<()> {
+    create_claim(context, Some("standard-fixed")).await?;
+    start_tools(context).await?;
+    match request(context, "128Mi").await {
+        Err(kube::Error::Api(status)) if status.code == 403 => {}
+        outcome => bail!("the API server did not forbid the growth: {outcome:?}"),
+    }
+    context.step("the API server rejected the growth");
+    Ok(())
+}
+
+async fn request(context: &Context, size: &str) -> kube::Result<PersistentVolumeClaim> {
+    let requests = json!({"spec": {"resources": {"requests": {"storage": size}}}});
+    claims(context).patch(CLAIM, &PatchParams::default(), &Patch::Merge(requests)).await
+}
+
+/// Waits until claim and volume report a size, and that nothing else is pending.
+async fn wait_capacity(context: &Context, size: &str) -> Result<()> {
+    let what = format!("the claim has {size}");
+    let settled = |claim: &PersistentVolumeClaim| {
+        let status = claim.status.clone().unwrap_or_default();
+        capacity(claim).as_deref() == Some(size)
+            && status.allocated_resource_statuses.is_none_or(|states| states.is_empty())
+            && status.conditions.is_none_or(|conditions| conditions.is_empty())
+    };
+    wait::present(claims(context), CLAIM, &what, LIMIT, settled).await?;
+    let volume = Volume::of_claim(context).await?;
+    let spec = volume.api.get(&volume.name).await?.spec.unwrap_or_default();
+    let volume = spec.capacity.and_then(|capacity| capacity.get("storage").cloned());
+    ensure!(volume.as_ref().is_some_and(|it| it.0 == size), "the volume has {volume:?}, the claim {size}");
+    Ok(())
+}
+
+/// Waits until the claim reports that it cannot grow.
+async fn wait_failed(context: &Context, had: &str) -> Result<()> {
+    let failed = |claim: &PersistentVolumeClaim| {
+        let conditions = claim.status.iter().flat_map(|status| &status.conditions).flatten();
+        conditions.into_iter().any(|condition| condition.type_ == "ControllerResizeError")
+    };
+    wait::present(claims(context), CLAIM, "the growth failed", LIMIT, failed).await?;
+    let capacity = capacity(&claims(context).get(CLAIM).await?);
+    ensure!(capacity.as_deref() == Some(had), "a growth that failed left {capacity:?}");
+    let events = Api::<Event>::namespaced(context.client().clone(), &context.namespace);
+    let selected = watcher::Config::default().fields("reason=VolumeResizeFailed");
+    wait::objects(events, selected, "an event says why", LIMIT, |events| !events.is_empty()).await?;
+    Ok(())
+}
+
+fn capacity(claim: &PersistentVolumeClaim) -> Option<String> {
+    let capacity = claim.status.as_ref()?.capacity.as_ref()?;
+    capacity.get("storage").map(|size| size.0.clone())
 }
 
 pub async fn deleted(context: &Context) -> Result<()> {
