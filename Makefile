@@ -137,7 +137,7 @@ mutants: deps ## Plant each bug of test/mutants in a copy of the tree: its test 
 	$(programs)/mutants $(ONLY)
 
 .PHONY: bench
-bench: root image ## Measure beside a plain StatefulSet, print a table, write target/bench.json; RUNS=N, ONLY=create,scale,data,stop,crowd
+bench: root image ## Measure beside a plain StatefulSet, print a table, write target/bench.json; RUNS=N, ONLY=create,scale,data,stop,roll,crowd
 	@$(call build_programs,bench testbed)
 	$(programs)/bench $(if $(RUNS),--runs $(RUNS)) $(if $(ONLY),--only $(ONLY))
 

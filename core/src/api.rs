@@ -6,15 +6,16 @@ pub use backup::{
 };
 pub use cluster::{
     DebugSidecar, DisruptionBudget, EtcdCluster, EtcdClusterSpec, ExternalAccess, NodePort, Resources,
-    Security, Tls,
+    Rollout, RolloutStrategy, Security, Tls,
 };
-pub use cluster_status::{EtcdClusterStatus, Health, MemberStatus, Phase, Role};
+pub use cluster_status::{EtcdClusterStatus, Health, MemberStatus, Phase, Requests, RestartRequest, Role};
 pub use definition::{KUBERNETES_TYPES, definitions};
 pub use options::{AutoCompactionMode, Options};
 pub use pod_template::PodTemplate;
 pub use quantity::Quantity;
 pub use restore::{EtcdRestore, EtcdRestoreSpec, EtcdRestoreStatus, RestorePhase, RestoreType};
 pub use storage::{DeletePolicy, StopPolicy, Storage, TemplateMetadata, VolumeClaimTemplate};
+pub use verdicts::{FieldVerdict, VERDICTS, Verdict};
 
 mod backup;
 mod cluster;
@@ -25,6 +26,7 @@ mod pod_template;
 mod quantity;
 mod restore;
 mod storage;
+mod verdicts;
 
 /// An ID as etcd's own tools print it, and as it stands in every status.
 pub fn etcd_id(id: u64) -> String {

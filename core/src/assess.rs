@@ -12,6 +12,7 @@ use crate::member::{MAX_SIZE, MemberProgress};
 use crate::observed::{
     Alarm, Answer, ClusterId, MemberId, Members, Observed, Ordinal, Pod, Process, Seen, Unanswered,
 };
+use crate::quorum::quorum;
 pub use member::{Loss, MemberState};
 pub use pod::PodState;
 
@@ -114,6 +115,13 @@ impl<'a> Assessment<'a> {
     pub fn serving(&self) -> impl Iterator<Item = MemberId> {
         let voters = self.listed().into_iter().flat_map(Members::voters);
         voters.map(|(id, _)| id).filter(|&id| self.serves(id))
+    }
+
+    /// Whether the others have no quorum while this one restarts.
+    pub fn restart_stops_writes(&self, ordinal: Ordinal) -> bool {
+        let Some(members) = self.listed() else { return false };
+        let serves = members.at(ordinal).is_some_and(|(id, _)| self.serves(id));
+        serves && self.serving().count() <= quorum(members.voters().count())
     }
 
     pub fn pod(&self, ordinal: Ordinal) -> &PodState {

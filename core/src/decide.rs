@@ -8,19 +8,23 @@ mod bootstrap;
 mod delete;
 mod membership;
 mod opinion;
+mod roll;
 mod step;
 mod stop;
 
 use serde::{Deserialize, Serialize};
 
 pub use crate::api::DeletePolicy as OnDelete;
-use crate::api::EtcdClusterSpec;
+use crate::api::{DisruptionBudget, EtcdClusterSpec};
+use crate::asked::Asked;
 use crate::assess::{Assessment, Quorum, assess};
+use crate::form::Wanted;
 use crate::intent::Intent;
 pub use crate::intent::OnStop;
 use crate::observed::{Claim, Members, Observed, Ordinal, Unanswered};
 use crate::plan::{Action, Plan, Refusal, WaitingOn};
 pub use delete::grace_seconds;
+pub(crate) use roll::Roll;
 
 /// What is wanted of members and volumes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,6 +36,15 @@ pub struct Goal {
     pub on_delete: OnDelete,
     /// The UID of the previous cluster whose volumes are adopted.
     pub adopts: Option<String>,
+    /// What members are made from; none while that is not known.
+    #[serde(default)]
+    pub form: Option<Wanted>,
+    #[serde(default)]
+    pub disruption_budget: bool,
+    #[serde(default)]
+    pub supervised: bool,
+    #[serde(default)]
+    pub asked: Asked,
 }
 
 impl From<&Intent> for Goal {
@@ -42,11 +55,30 @@ impl From<&Intent> for Goal {
             on_stop: intent.storage.on_stop,
             on_delete: intent.storage.on_delete,
             adopts: intent.adopts.clone(),
+            form: Some(Wanted::from(&intent.form)),
+            disruption_budget: intent.disruption_budget,
+            supervised: intent.supervised,
+            asked: intent.asked.clone(),
         }
     }
 }
 
 impl Goal {
+    /// So many members, and nothing else that is special. Tests begin with it.
+    pub fn of_size(size: u8) -> Self {
+        Self {
+            size,
+            paused: false,
+            on_stop: OnStop::Retain,
+            on_delete: OnDelete::Retain,
+            adopts: None,
+            form: None,
+            disruption_budget: true,
+            supervised: false,
+            asked: Asked::default(),
+        }
+    }
+
     /// What is in effect while the spec breaks rules: as many members as the StatefulSet keeps pods. Lost members are
     /// replaced; nothing is scaled, stopped or bootstrapped.
     pub fn in_effect(spec: &EtcdClusterSpec, replicas: u8) -> Self {
@@ -56,6 +88,10 @@ impl Goal {
             on_stop: OnStop::RetainAll,
             on_delete: spec.storage.on_delete,
             adopts: None,
+            form: None,
+            disruption_budget: spec.pod_disruption_budget == DisruptionBudget::Enabled,
+            supervised: false,
+            asked: Asked::default(),
         }
     }
 }
@@ -78,6 +114,15 @@ pub fn decide(goal: &Goal, seen: &Observed) -> Plan {
     if let Some(cluster) = facts.cluster.filter(|_| seen.cluster.formed.is_none()) {
         return Plan::act(Action::RecordFormed { cluster });
     }
+    // A stop restarts nothing, but without a quorum it needs pods that can start.
+    let stuck = facts.listed().is_none() && seen.replicas() > 0;
+    let roll = Roll::new(goal, &facts).filter(|_| goal.size > 0 || stuck);
+    if let Some(roll) = roll.as_ref().filter(|_| facts.listed().is_none()) {
+        let forms = roll.keep_forms();
+        if let Some(plan) = Some(forms).filter(|plan| !plan.is_settled()).or_else(|| roll.mend()) {
+            return plan;
+        }
+    }
     if facts.quorum == Quorum::NotBootstrapped {
         return bootstrap::plan(goal, seen);
     }
@@ -86,7 +131,7 @@ pub fn decide(goal: &Goal, seen: &Observed) -> Plan {
     }
     match goal.size {
         0 => stop::plan(goal, &facts),
-        size => membership::plan(size, &facts),
+        size => membership::plan(size, &goal.asked, &facts, roll.as_ref()),
     }
 }
 

@@ -2,8 +2,10 @@
 
 mod contained;
 mod difference;
+mod metadata;
 mod pod;
 mod probes;
+mod rendering;
 mod services;
 
 use std::collections::BTreeMap;
@@ -18,13 +20,16 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::Resource;
 
 use crate::api::EtcdCluster;
+use crate::form::{Form, Record};
 use crate::intent::Intent;
 use crate::names::{self, Names};
 use crate::order::{self, BootstrapOrder};
 use crate::quorum::quorum;
 
 pub use contained::contained;
-pub use difference::not_rolled_out;
+pub use difference::not_applied;
+pub(crate) use pod::{ETCD, SIDECAR, default_spreading, pod_security, stay_on_lost_nodes};
+pub use rendering::other_agents;
 pub use services::services;
 
 /// What the objects of one cluster have in common.
@@ -77,8 +82,17 @@ impl Desired<'_> {
         }
     }
 
+    /// The form to return to.
+    pub fn record(&self, record: &Record) -> ConfigMap {
+        ConfigMap {
+            metadata: self.metadata(self.names.form()),
+            data: Some(record.data()),
+            ..ConfigMap::default()
+        }
+    }
+
     /// Pods come all at once and wait in their agent; every restart is ours to choose.
-    pub fn stateful_set(&self, replicas: u8) -> StatefulSet {
+    pub fn stateful_set(&self, replicas: u8, form: &Form) -> StatefulSet {
         let spec = StatefulSetSpec {
             replicas: Some(i32::from(replicas)),
             service_name: Some(self.names.peer_service()),
@@ -92,7 +106,7 @@ impl Desired<'_> {
                 when_scaled: Some("Retain".into()),
             }),
             selector: LabelSelector { match_labels: Some(self.names.selector()), match_expressions: None },
-            template: self.pod(),
+            template: self.template(form, None),
             volume_claim_templates: Some(vec![self.claim()]),
             ..StatefulSetSpec::default()
         };
@@ -100,7 +114,7 @@ impl Desired<'_> {
     }
 
     /// The UID says for which cluster of this name a volume was made.
-    fn claim(&self) -> PersistentVolumeClaim {
+    pub fn claim(&self) -> PersistentVolumeClaim {
         let storage = &self.intent.storage;
         let mut labels = storage.labels.clone();
         labels.extend(self.names.selector());

@@ -16,6 +16,8 @@ use crate::rules::options::is_owned;
 use crate::start::Member;
 use crate::version::Version;
 
+pub(crate) mod known;
+
 pub const CLIENT_PORT: u16 = 2379;
 pub const PEER_PORT: u16 = 2380;
 /// Plain HTTP inside the pod network: metrics and probes, and the agent while it waits.
@@ -110,6 +112,22 @@ pub enum Problem {
     Version(String),
     /// An extra argument that the operator sets itself, or that would break its promises.
     Owned(String),
+    /// An extra argument that this version of etcd does not have, and what it has instead.
+    UnknownArgument {
+        argument: String,
+        version: Version,
+        instead: Option<String>,
+    },
+    UnknownGate {
+        gate: String,
+        version: Version,
+    },
+    /// An extra argument by its old name, beside the new one.
+    Twice {
+        argument: String,
+        version: Version,
+        instead: String,
+    },
 }
 
 /// The identity of the member at a host.
@@ -158,9 +176,13 @@ pub fn arguments(
 
 /// All that is wrong with a configuration, as far as it can be told without asking etcd.
 pub fn problems(config: &MemberConfig) -> Vec<Problem> {
-    let version = supported(&config.version).is_none().then(|| Problem::Version(config.version.clone()));
-    let owned = config.options.extra_arguments.keys().filter(|name| is_owned(name));
-    version.into_iter().chain(owned.cloned().map(Problem::Owned)).collect()
+    let extra = &config.options.extra_arguments;
+    let of_version = match supported(&config.version) {
+        Some(version) => known::problems(version, extra),
+        None => vec![Problem::Version(config.version.clone())],
+    };
+    let owned = extra.keys().filter(|name| is_owned(name)).cloned().map(Problem::Owned);
+    of_version.into_iter().chain(owned).collect()
 }
 
 /// How many entries a leader applies before it drops the first ones of its log. From then on it sends a snapshot to
@@ -266,6 +288,21 @@ impl fmt::Display for Problem {
             Self::Version(version) => write!(f, "etcd {version} is not supported: use 3.5 or later"),
             Self::Owned(argument) => {
                 write!(f, "the operator sets the argument {argument}: remove it from extraArguments")
+            }
+            Self::UnknownArgument { argument, version, instead: Some(instead) } => {
+                write!(f, "etcd {version} has no argument {argument}: use {instead}")
+            }
+            Self::UnknownArgument { argument, version, instead: None } => {
+                write!(f, "etcd {version} has no argument {argument}: remove it from extraArguments")
+            }
+            Self::UnknownGate { gate, version } => {
+                write!(f, "etcd {version} has no feature gate {gate}: remove it from feature-gates")
+            }
+            Self::Twice { argument, version, instead } => {
+                write!(
+                    f,
+                    "etcd {version} does not start with both {argument} and {instead}: use only the second one"
+                )
             }
         }
     }

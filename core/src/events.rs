@@ -1,5 +1,7 @@
 //! What happened, in the words of users: one event for each step, and one for each change of the status.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use crate::api::{EtcdClusterStatus, Phase};
@@ -45,7 +47,15 @@ fn shortened(note: String) -> String {
 pub fn of_action(action: &Action, names: &Names, seen: &Observed) -> Option<Event> {
     let terms = Terms::Names { names, seen };
     Some(match action {
-        Action::AddFinalizer | Action::LabelClaim { .. } => return None,
+        Action::AddFinalizer | Action::LabelClaim { .. } | Action::SetTemplate { .. } | Action::Accept(_) => {
+            return None;
+        }
+        // The first record of a cluster follows no rollout.
+        Action::RecordForm { .. } if seen.record.is_none() => return None,
+        Action::RecordForm { form: _ } => {
+            let note = format!("all {} members run with the changed spec", seen.replicas());
+            Event::normal(event::ROLLOUT_FINISHED, "RollOut", note)
+        }
         Action::RemoveFinalizer => Event::normal(
             event::CLUSTER_DELETED,
             "Delete",
@@ -92,9 +102,23 @@ pub fn of_action(action: &Action, names: &Names, seen: &Observed) -> Option<Even
             format!("deleted volume {}", names.claim(*ordinal)),
         ),
         Action::DeletePod { ordinal, uid: _ } => {
-            let note = format!("deleted pod {}, to recreate it with an empty volume", names.pod(*ordinal));
-            Event::normal(event::POD_DELETED, "ReplaceMember", note)
+            let pod = names.pod(*ordinal);
+            match seen.claims.get(ordinal).is_none_or(|claim| claim.terminating) {
+                true => {
+                    let note = format!("deleted pod {pod}, to recreate it with an empty volume");
+                    Event::normal(event::POD_DELETED, "ReplaceMember", note)
+                }
+                false => restarted(*ordinal, names, seen),
+            }
         }
+        Action::EnableDowngrade { to, cluster: _ } => {
+            let note = format!("etcd prepares its data for {}.{}", to.major, to.minor);
+            Event::normal(event::DOWNGRADE_ENABLED, "RollOut", note)
+        }
+        Action::CancelDowngrade { cluster: _ } => {
+            Event::normal(event::DOWNGRADE_CANCELLED, "RollOut", "downgrade cancelled")
+        }
+        Action::EvictPod { ordinal, uid: _ } => restarted(*ordinal, names, seen),
         Action::DeleteSet { uid: _ } => Event::normal(event::PODS_REMOVED, "Delete", "deleting all pods"),
         Action::AddLearner { ordinal, cluster: _ } => Event::normal(
             event::MEMBER_ADDED,
@@ -114,6 +138,20 @@ pub fn of_action(action: &Action, names: &Names, seen: &Observed) -> Option<Even
             Event::normal(event::MEMBER_REMOVED, "RemoveMember", note)
         }
     })
+}
+
+fn restarted(ordinal: Ordinal, names: &Names, seen: &Observed) -> Event {
+    let cost = if assess(seen).restart_stops_writes(ordinal) { ": writes stop until it returns" } else { "" };
+    let asked = |(_, pods): &(String, BTreeSet<String>)| {
+        seen.pods.get(&ordinal).is_some_and(|pod| pods.contains(&pod.uid))
+    };
+    let why = if seen.cluster.restart.as_ref().is_some_and(asked) {
+        "as requested"
+    } else {
+        "with the changed spec"
+    };
+    let note = format!("restarting {} {why}{cost}", names.pod(ordinal));
+    Event::normal(event::MEMBER_RESTARTED, "RollOut", note)
 }
 
 fn replicas_set(replicas: u8, terms: Terms<'_>, seen: &Observed) -> Event {
@@ -136,6 +174,7 @@ pub fn of_change(before: Option<&EtcdClusterStatus>, after: &EtcdClusterStatus) 
         change.phase(),
         change.quorum(),
         change.stalled(),
+        change.rollout(),
         change.failing_step(),
         change.serving(),
         change.pause(),
@@ -204,6 +243,13 @@ impl<'a> Change<'a> {
         let before = find(&self.before.conditions, condition::STALLED);
         let same = before.is_some_and(|it| it.status == "True" && it.reason == stalled.reason);
         (!same).then(|| Event::new(true, &stalled.reason, "Reconcile", &stalled.message))
+    }
+
+    fn rollout(&self) -> Option<Event> {
+        let stalled = self.news(condition::ROLLOUT_STALLED, "True")?;
+        let before = find(&self.before.conditions, condition::ROLLOUT_STALLED);
+        let same = before.is_some_and(|it| it.status == "True" && it.reason == stalled.reason);
+        (!same).then(|| Event::new(true, event::ROLLOUT_STALLED, "RollOut", &stalled.message))
     }
 
     fn failing_step(&self) -> Option<Event> {

@@ -12,9 +12,11 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Amount;
 use serde::{Deserialize, Serialize};
 
-use crate::api::{self, DeletePolicy, DisruptionBudget, EtcdCluster, PodTemplate, Quantity, StopPolicy};
+use crate::api::{self, DeletePolicy, DisruptionBudget, EtcdCluster, Quantity, RolloutStrategy, StopPolicy};
+use crate::asked::{Asked, Malformed};
 use crate::etcd_config::{AutoCompaction, MemberOptions};
-use crate::names::ADOPT_ANNOTATION;
+use crate::form::Form;
+use crate::names::{ADOPT_ANNOTATION, Names};
 use crate::rules::options::{DEFAULT_ELECTION_MILLISECONDS, DEFAULT_HEARTBEAT_MILLISECONDS};
 use crate::version::Version;
 
@@ -28,25 +30,19 @@ pub struct Intent {
     pub adopts: Option<String>,
     /// At most [`MAX_SIZE`](crate::member::MAX_SIZE).
     pub size: u8,
-    pub version: Version,
-    pub repository: String,
     pub paused: bool,
     pub storage: Storage,
-    pub resources: ResourceRequirements,
-    /// Heartbeat and election are always set.
-    pub options: MemberOptions,
-    pub pod_template: PodTemplate,
+    /// What members are made from. Another one makes them restart.
+    pub form: Form,
+    /// Additional ones of the pods, which change without a restart.
+    pub pod_labels: BTreeMap<String, String>,
+    pub pod_annotations: BTreeMap<String, String>,
     pub disruption_budget: bool,
+    /// Whether a rollout waits for approval when the first member has proved itself.
+    pub supervised: bool,
+    pub asked: Asked,
     /// The Service for clients outside, if there should be one.
     pub node_port: Option<NodePort>,
-    /// The image of the container beside etcd, if there should be one.
-    pub debug_image: Option<String>,
-}
-
-impl Intent {
-    pub fn image(&self) -> String {
-        format!("{}:v{}", self.repository, self.version)
-    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -91,30 +87,48 @@ pub(crate) fn of(cluster: &EtcdCluster) -> Option<Intent> {
         options,
         pod_template,
         pod_disruption_budget,
+        rollout,
         external_access,
         debug_sidecar,
     } = cluster.spec.clone();
+    let mut pod = pod_template.unwrap_or_default();
+    let pod_labels = std::mem::take(&mut pod.labels);
+    let pod_annotations = std::mem::take(&mut pod.annotations);
+    let form = Form {
+        version: Version::parse(&version)?,
+        repository,
+        resources: resources_of(resources.unwrap_or_default()),
+        options: options_of(options.unwrap_or_default())?,
+        pod,
+        debug_image: debug_sidecar.map(|sidecar| sidecar.image),
+    };
     Some(Intent {
         name: metadata.name.clone().unwrap_or_default(),
         namespace: metadata.namespace.clone().unwrap_or_default(),
         uid: metadata.uid.clone().unwrap_or_default(),
         adopts: metadata.annotations.as_ref().and_then(|it| it.get(ADOPT_ANNOTATION)).cloned(),
         size: u8::try_from(size).ok()?,
-        version: Version::parse(&version)?,
-        repository,
         paused,
         storage: storage_of(storage)?,
-        resources: resources_of(resources.unwrap_or_default()),
-        options: options_of(options.unwrap_or_default())?,
-        pod_template: pod_template.unwrap_or_default(),
+        form,
+        pod_labels,
+        pod_annotations,
         disruption_budget: pod_disruption_budget == DisruptionBudget::Enabled,
+        supervised: rollout.unwrap_or_default().strategy == RolloutStrategy::Supervised,
+        asked: asked(cluster).0,
         node_port: match external_access.and_then(|access| access.node_port) {
             Some(api::NodePort { port: Some(port) }) => Some(NodePort::Fixed(u16::try_from(port).ok()?)),
             Some(api::NodePort { port: None }) => Some(NodePort::Allocated),
             None => None,
         },
-        debug_image: debug_sidecar.map(|sidecar| sidecar.image),
     })
+}
+
+/// What annotations ask for, and those that nobody understands.
+pub fn asked(cluster: &EtcdCluster) -> (Asked, Vec<Malformed>) {
+    // The domain is no part of the names of pods.
+    let annotations = cluster.metadata.annotations.clone().unwrap_or_default();
+    Asked::read(&annotations, &Names::of(cluster, ""))
 }
 
 fn storage_of(storage: api::Storage) -> Option<Storage> {
@@ -206,9 +220,9 @@ mod tests {
             (intent.name.as_str(), intent.namespace.as_str(), intent.uid.as_str()),
             ("kv", "shop", "7d1c")
         );
-        assert_eq!((intent.size, intent.image().as_str()), (3, "quay.io/coreos/etcd:v3.5.21"));
+        assert_eq!((intent.size, intent.form.image().as_str()), (3, "quay.io/coreos/etcd:v3.5.21"));
         assert!(intent.disruption_budget && !intent.paused);
-        assert_eq!((intent.node_port, intent.debug_image), (None, None));
+        assert_eq!((intent.node_port, &intent.form.debug_image), (None, &None));
         assert_eq!(intent.storage.bytes, 10 << 30);
         assert_eq!(
             (intent.storage.on_stop, intent.storage.on_delete),
@@ -218,7 +232,7 @@ mod tests {
             serde_json::to_value(intent.storage.claim).expect("plain data"),
             json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "10Gi"}}})
         );
-        let options = intent.options;
+        let options = intent.form.options;
         assert_eq!(
             (options.heartbeat_interval_milliseconds, options.election_timeout_milliseconds),
             (Some(100), Some(1000))
@@ -229,7 +243,7 @@ mod tests {
     #[test]
     fn the_tag_of_the_image_has_a_v_whether_the_version_was_written_with_one_or_not() {
         for version in ["3.5.9", "v3.5.9"] {
-            assert_eq!(intent(json!({"version": version, "repository": "r/e"})).image(), "r/e:v3.5.9");
+            assert_eq!(intent(json!({"version": version, "repository": "r/e"})).form.image(), "r/e:v3.5.9");
         }
     }
 
@@ -264,9 +278,12 @@ mod tests {
             "options": {"autoCompactionMode": "Revision", "autoCompactionRetention": "1000"},
         }));
         assert_eq!(intent.node_port, Some(NodePort::Fixed(30379)));
-        assert_eq!(intent.debug_image.as_deref(), Some("nicolaka/netshoot:latest"));
+        assert_eq!(intent.form.debug_image.as_deref(), Some("nicolaka/netshoot:latest"));
         assert!(!intent.disruption_budget);
-        assert_eq!(intent.resources.requests, Some(BTreeMap::from([("cpu".into(), Amount("2".into()))])));
-        assert_eq!(intent.options.auto_compaction, Some(AutoCompaction::Revision("1000".into())));
+        assert_eq!(
+            intent.form.resources.requests,
+            Some(BTreeMap::from([("cpu".into(), Amount("2".into()))]))
+        );
+        assert_eq!(intent.form.options.auto_compaction, Some(AutoCompaction::Revision("1000".into())));
     }
 }

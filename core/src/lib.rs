@@ -12,11 +12,13 @@
 
 pub mod agent;
 pub mod api;
+pub mod asked;
 pub mod assess;
 pub mod decide;
 pub mod desired;
 pub mod etcd_config;
 pub mod events;
+pub mod form;
 pub mod intent;
 pub mod member;
 pub mod names;

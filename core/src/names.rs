@@ -13,6 +13,8 @@ pub use words::{condition, event, reason};
 /// Owns the fields that we write by server-side apply.
 pub const FIELD_MANAGER: &str = "etcd-operator";
 
+/// What begins the names of our annotations.
+pub const ANNOTATION_OF: &str = "etcd.etcd.io/";
 pub const FINALIZER: &str = "etcd.etcd.io/finalizer";
 /// On an EtcdCluster: the UID of the former cluster of this name whose volumes it is to take over.
 pub const ADOPT_ANNOTATION: &str = "etcd.etcd.io/adopt-volumes-of";
@@ -22,6 +24,12 @@ pub const CLUSTER_LABEL: &str = "etcd.etcd.io/cluster";
 pub const CLUSTER_UID_LABEL: &str = "etcd.etcd.io/cluster-uid";
 /// On claims: the member whose data they hold.
 pub const MEMBER_ID_LABEL: &str = "etcd.etcd.io/member-id";
+/// On pods and their template: the digest of the form that they were made from.
+pub const FORM_ANNOTATION: &str = "etcd.etcd.io/form";
+/// On pods and their template: the digest of the whole template that they were made from.
+pub const RENDERING_ANNOTATION: &str = "etcd.etcd.io/rendering";
+/// On pods and their template: which of their labels and annotations come from the spec.
+pub const CHOSEN_ANNOTATION: &str = "etcd.etcd.io/pod-template-metadata";
 /// The volume of a pod, and the beginning of its claim's name.
 pub const DATA_VOLUME: &str = "data";
 
@@ -67,6 +75,11 @@ impl Names {
 
     pub fn order(&self) -> String {
         format!("{}-bootstrap", self.cluster)
+    }
+
+    /// The last form that all members ran together.
+    pub fn form(&self) -> String {
+        format!("{}-form", self.cluster)
     }
 
     /// What selects the members' pods.

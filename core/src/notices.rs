@@ -1,8 +1,8 @@
 //! What the operator accepts with a warning: fields without effect in this version, and risky choices.
 
 use crate::api::EtcdCluster;
-use crate::intent::Intent;
-use crate::names::reason;
+use crate::intent::{self, Intent};
+use crate::names::{ANNOTATION_OF, reason};
 use crate::rules::options::LOG_BYTES;
 use crate::version::{CRASH_SAFE, Version};
 
@@ -52,6 +52,7 @@ pub fn notices(cluster: &EtcdCluster, intent: &Intent) -> Vec<Notice> {
     let mut found = Vec::new();
     found.extend(without_tls(cluster));
     found.extend(without_effect(cluster));
+    found.extend(not_understood(cluster));
     found.extend(surprising_size(intent));
     found.extend(surprising_version(intent));
     found.extend(small_volume(intent));
@@ -89,6 +90,18 @@ fn without_effect(cluster: &EtcdCluster) -> Vec<Notice> {
     .collect()
 }
 
+fn not_understood(cluster: &EtcdCluster) -> impl Iterator<Item = Notice> {
+    let (_, malformed) = intent::asked(cluster);
+    malformed.into_iter().map(|it| Notice {
+        kind: Kind::NoEffect,
+        field: "metadata.annotations",
+        message: format!(
+            "{ANNOTATION_OF}{} has no effect: its value has to be {}",
+            it.annotation, it.expected
+        ),
+    })
+}
+
 fn surprising_size(intent: &Intent) -> Option<Notice> {
     let size = intent.size;
     (size > 0 && size.is_multiple_of(2)).then(|| Notice {
@@ -99,7 +112,7 @@ fn surprising_size(intent: &Intent) -> Option<Notice> {
 }
 
 fn surprising_version(intent: &Intent) -> Option<Notice> {
-    let version = intent.version;
+    let version = intent.form.version;
     let (kind, message) = if version < CRASH_SAFE {
         (
             Kind::KnownDefects,
@@ -121,7 +134,7 @@ fn surprising_version(intent: &Intent) -> Option<Notice> {
 fn small_volume(intent: &Intent) -> Option<Notice> {
     let volume = intent.storage.bytes;
     let fits = (volume - volume / 5).min(volume.saturating_sub(LOG_BYTES));
-    let quota = intent.options.quota_backend_bytes.unwrap_or(DEFAULT_QUOTA_BYTES);
+    let quota = intent.form.options.quota_backend_bytes.unwrap_or(DEFAULT_QUOTA_BYTES);
     (quota > fits).then(|| Notice {
         kind: Kind::VolumeBelowQuota,
         field: "spec.storage.size",

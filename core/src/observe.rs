@@ -13,13 +13,16 @@ use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Event, PersistentVolumeClaim, Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, ResourceExt};
 
 use crate::api::EtcdCluster;
 use crate::decide::{Goal, OnStop};
-use crate::names::{CLUSTER_UID_LABEL, FINALIZER, MEMBER_ID_LABEL, Names};
+use crate::form::{Digest, Form, Record};
+use crate::names::{CLUSTER_UID_LABEL, FINALIZER, FORM_ANNOTATION, MEMBER_ID_LABEL, Names};
 use crate::observed::{
-    self, Claim, Cluster, ClusterId, Formed, MemberId, Observed, Order, Ordinal, Owner, Set, Taken, Versions,
+    self, Claim, Cluster, ClusterId, FormRecord, Formed, MemberId, Observed, Order, Ordinal, Owner, Set,
+    Taken, Versions,
 };
 use crate::order::{self, BootstrapOrder};
 use crate::request::{Object, Role};
@@ -32,6 +35,7 @@ pub use etcd::{Reply, etcd};
 pub struct Objects {
     pub cluster: Arc<EtcdCluster>,
     pub order: Option<Arc<ConfigMap>>,
+    pub record: Option<Arc<ConfigMap>>,
     pub set: Option<Arc<StatefulSet>>,
     pub pods: Pods,
     pub claims: BTreeMap<Ordinal, Arc<PersistentVolumeClaim>>,
@@ -76,7 +80,10 @@ impl Objects {
         let budget = self.budget.as_ref().map(|it| format!("{:?} {:?}", it.uid(), it.metadata.generation));
         let set = self.set.as_ref().and_then(|set| set.metadata.generation).map(|it| it.to_string());
         let services = Role::ALL.map(|role| self.services.get(&role)?.resource_version());
-        [self.cluster.resource_version(), set, budget].into_iter().chain(services).collect()
+        // Kubelets report statuses of pods all the time.
+        let pod = |pod: &Arc<Pod>| Some(format!("{:?} {:?}", pod.metadata.labels, pod.metadata.annotations));
+        let objects = [self.cluster.resource_version(), set, budget].into_iter().chain(services);
+        objects.chain(self.pods.values().map(pod)).collect()
     }
 
     /// Pods that the StatefulSet should have created.
@@ -116,11 +123,26 @@ pub fn observe(
 ) -> Observed {
     let rejected = rejections::of(events, names, &objects.missing_pods());
     let set = objects.set.as_deref();
+    let record = objects.record.as_deref().and_then(|object| Some((uid(object), Record::parse(object)?)));
+    let forms = Forms::of(set, record.as_ref().map(|(_, record)| record));
     let mut seen = Observed {
         now,
         cluster: cluster(&objects.cluster),
         order: objects.order.as_deref().map(bootstrap_order),
-        set: set.map(|set| Set { uid: uid(set), replicas: replicas(set), rejected }),
+        set: set.map(|set| Set {
+            uid: uid(set),
+            replicas: replicas(set),
+            rejected,
+            template: forms.template.clone(),
+            unmarked: forms.unmarked,
+            followed: is_followed(set),
+        }),
+        record: record.map(|(uid, record)| FormRecord {
+            uid,
+            form: record.digest,
+            version: record.form.version,
+            held_generation: record.held_generation,
+        }),
         pods: BTreeMap::new(),
         claims: objects.claims.iter().map(|(&ordinal, it)| (ordinal, claim(it))).collect(),
         etcd: etcd(replies),
@@ -129,18 +151,22 @@ pub fn observe(
     };
     memory.note_replies(&objects.pods, replies);
     memory.note_listed(objects.listed.keys(), now);
-    seen.pods =
-        objects.pods.iter().map(|(&it, pod)| (it, see_pod(it, pod, replies, &seen, memory))).collect();
+    seen.pods = objects
+        .pods
+        .iter()
+        .map(|(&it, pod)| (it, see_pod(it, pod, &forms, replies, &seen, memory)))
+        .collect();
     memory.note_silence(&mut seen);
     seen
 }
 
 fn versions(objects: &Objects) -> Versions {
-    let Objects { cluster, order, set, claims, .. } = objects;
+    let Objects { cluster, order, record, set, claims, .. } = objects;
     Versions {
         cluster: cluster.resource_version(),
         order: order.as_ref().and_then(|order| order.resource_version()),
         set: set.as_ref().and_then(|set| set.resource_version()),
+        record: record.as_ref().and_then(|record| record.resource_version()),
         claims: claims.iter().filter_map(|(&it, claim)| Some((it, claim.resource_version()?))).collect(),
     }
 }
@@ -148,6 +174,7 @@ fn versions(objects: &Objects) -> Versions {
 fn see_pod(
     ordinal: Ordinal,
     pod: &Pod,
+    forms: &Forms,
     replies: &BTreeMap<Ordinal, Reply>,
     seen: &Observed,
     memory: &Memory,
@@ -158,6 +185,7 @@ fn see_pod(
     let ran = container::Ran { responded: memory.has_responded(&uid), is_member };
     observed::Pod {
         terminating: pod.metadata.deletion_timestamp.is_some(),
+        form: marked(&pod.metadata).or_else(|| forms.of_unmarked_pods.clone()),
         published: memory.is_found_by_name(&uid, seen.now),
         etcd: container::process(pod, replies.get(&ordinal), ran, seen.now),
         uid,
@@ -167,14 +195,48 @@ fn see_pod(
 fn cluster(cluster: &EtcdCluster) -> Cluster {
     let status = cluster.status.as_ref();
     let id = status.and_then(|status| hexadecimal(status.cluster_id.as_deref()?)).map(ClusterId);
+    let requests = status.and_then(|status| status.requests.as_ref());
     let since = status.and_then(|status| status.formed_at.as_ref()).map(|time| time.0);
     Cluster {
         uid: uid(cluster),
+        generation: cluster.metadata.generation,
         deleting: cluster.metadata.deletion_timestamp.is_some(),
         finalizer: cluster.finalizers().iter().any(|finalizer| finalizer == FINALIZER),
+        restart: requests
+            .and_then(|it| it.restart.as_ref())
+            .map(|it| (it.token.clone(), it.pods.iter().cloned().collect())),
+        moved_leader: requests.and_then(|it| it.move_leader.clone()),
         // Without a time it bootstrapped long ago.
         formed: id.map(|id| Formed { id, since: since.unwrap_or(Timestamp::UNIX_EPOCH) }),
     }
+}
+
+/// What pods are and will be made from.
+struct Forms {
+    template: Option<Digest>,
+    unmarked: bool,
+    of_unmarked_pods: Option<Digest>,
+}
+
+impl Forms {
+    fn of(set: Option<&StatefulSet>, record: Option<&Record>) -> Self {
+        let template = set.and_then(|set| Some(&set.spec.as_ref()?.template));
+        let mark = template.and_then(|template| marked(template.metadata.as_ref()?));
+        let unmarked = template.is_some() && mark.is_none();
+        let template = mark.or_else(|| Some(Form::read(template?)?.digest()));
+        let recorded = record.filter(|record| record.of_unmarked_pods).map(|record| record.digest.clone());
+        let of_unmarked_pods = recorded.or_else(|| template.clone().filter(|_| unmarked));
+        Self { template, unmarked, of_unmarked_pods }
+    }
+}
+
+fn marked(metadata: &ObjectMeta) -> Option<Digest> {
+    metadata.annotations.as_ref()?.get(FORM_ANNOTATION).cloned().map(Digest)
+}
+
+fn is_followed(set: &StatefulSet) -> bool {
+    let observed = set.status.as_ref().and_then(|status| status.observed_generation);
+    observed.is_some() && observed == set.metadata.generation
 }
 
 /// An order that cannot be read is not armed: the agents conclude the same.

@@ -6,9 +6,11 @@ use std::fmt;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::form::Digest;
 use crate::member::MemberProgress;
 use crate::request::Object;
 use crate::version::Version;
+use crate::version::downgrade::Downgrade;
 
 /// Something that was observed: what it is, or why that is not known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -93,6 +95,9 @@ pub struct Observed {
     pub cluster: Cluster,
     pub order: Option<Order>,
     pub set: Option<Set>,
+    /// The last form that all members ran together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub record: Option<FormRecord>,
     pub pods: BTreeMap<Ordinal, Pod>,
     pub claims: BTreeMap<Ordinal, Claim>,
     pub etcd: Etcd,
@@ -122,6 +127,8 @@ pub struct Versions {
     pub cluster: Option<String>,
     pub order: Option<String>,
     pub set: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub record: Option<String>,
     pub claims: BTreeMap<Ordinal, String>,
 }
 
@@ -135,9 +142,17 @@ impl Versions {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cluster {
     pub uid: String,
+    /// Another one after every edit of the spec.
+    #[serde(default)]
+    pub generation: Option<i64>,
     pub deleting: bool,
     pub finalizer: bool,
     pub formed: Option<Formed>,
+    /// Requests that are accepted: the restart with the UIDs of the pods to replace, and the move of leadership.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restart: Option<(String, BTreeSet<String>)>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moved_leader: Option<String>,
 }
 
 /// That the cluster has formed, once and for all.
@@ -164,6 +179,33 @@ pub struct Set {
     pub replicas: u8,
     /// Pods that the API server rejects, in its words, as the StatefulSet's events report them.
     pub rejected: BTreeMap<Ordinal, String>,
+    /// The form of the pods that it creates; none if that cannot be told.
+    #[serde(default)]
+    pub template: Option<Digest>,
+    /// Its template was written by an operator that recorded no forms.
+    #[serde(default)]
+    pub unmarked: bool,
+    /// Its controller has read the last change of it.
+    #[serde(default)]
+    pub followed: bool,
+}
+
+impl Set {
+    /// Its controller follows, and nothing is known of forms. Tests begin with it.
+    pub fn keeping(replicas: u8, uid: &str) -> Self {
+        let rejected = BTreeMap::new();
+        Self { uid: uid.into(), replicas, rejected, template: None, unmarked: false, followed: true }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FormRecord {
+    pub uid: String,
+    pub form: Digest,
+    pub version: Version,
+    /// The generation of the EtcdCluster whose edits wait for the next one.
+    #[serde(default)]
+    pub held_generation: Option<i64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -173,6 +215,9 @@ pub struct Pod {
     /// Whether the peer Service lists its address: only then do other members find it.
     pub published: bool,
     pub etcd: Process,
+    /// What it was made from; none if that cannot be told.
+    #[serde(default)]
+    pub form: Option<Digest>,
 }
 
 /// What goes on in a pod's etcd container, as far as is known.
@@ -252,6 +297,12 @@ pub struct Answer {
     pub applied_index: u64,
     /// None if it is none that we know how to read.
     pub version: Option<Version>,
+    /// The minor version whose format its data has, which follows the version of the cluster within seconds. Members
+    /// before 3.6 do not report it.
+    #[serde(default)]
+    pub storage_version: Option<Version>,
+    #[serde(default)]
+    pub downgrade: Downgrade,
     /// How many members its own list has: hearsay, but before there was a leader it is the order's. Asked only while
     /// the cluster is not known to have formed.
     pub listed: Option<u8>,
@@ -323,9 +374,18 @@ impl Observed {
         let members = Seen::Unknown(Unanswered::NoMember);
         Self {
             now: Timestamp::UNIX_EPOCH,
-            cluster: Cluster { uid: uid.into(), deleting: false, finalizer: true, formed: None },
+            cluster: Cluster {
+                uid: uid.into(),
+                generation: None,
+                deleting: false,
+                finalizer: true,
+                formed: None,
+                restart: None,
+                moved_leader: None,
+            },
             order: None,
             set: None,
+            record: None,
             pods: BTreeMap::new(),
             claims: BTreeMap::new(),
             etcd: Etcd { answers: BTreeMap::new(), members, via: None, silent_since: BTreeMap::new() },

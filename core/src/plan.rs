@@ -8,9 +8,12 @@ pub use text::Terms;
 
 use serde::Serialize;
 
+use crate::asked::Accepted;
 use crate::assess::PodState;
+use crate::form::Digest;
 use crate::observed::{ClusterId, MemberId, Observed, Ordinal, Unanswered};
 use crate::request::Object;
+use crate::version::{Version, path};
 
 /// What to do now, in this order; what is awaited; what is refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -62,9 +65,32 @@ pub enum Action {
         ordinal: Ordinal,
         uid: String,
     },
+    /// As a drain does it: only if the disruption budget allows.
+    EvictPod {
+        ordinal: Ordinal,
+        uid: String,
+    },
     DeleteSet {
         uid: String,
     },
+    /// Writes down which form all members run.
+    RecordForm {
+        form: Digest,
+    },
+    /// From now on the StatefulSet creates pods of this form. It restarts nothing by itself.
+    SetTemplate {
+        form: Digest,
+    },
+    /// From now on etcd rewrites its data for this minor version.
+    EnableDowngrade {
+        to: Version,
+        cluster: ClusterId,
+    },
+    CancelDowngrade {
+        cluster: ClusterId,
+    },
+    /// Writes down that a request of a user is accepted.
+    Accept(Accepted),
     AddLearner {
         ordinal: Ordinal,
         cluster: ClusterId,
@@ -109,8 +135,14 @@ impl Action {
             | Self::AdoptClaim { .. }
             | Self::DeleteClaim { .. }
             | Self::DeleteSet { .. }
+            | Self::RecordForm { .. }
+            | Self::SetTemplate { .. }
+            | Self::Accept(_)
             | Self::AddLearner { .. } => Nature::Confirmed,
             Self::DeletePod { .. }
+            | Self::EvictPod { .. }
+            | Self::EnableDowngrade { .. }
+            | Self::CancelDowngrade { .. }
             | Self::Promote { .. }
             | Self::MoveLeader { .. }
             | Self::RemoveMember { .. } => Nature::Disruptive,
@@ -127,7 +159,10 @@ impl Action {
 
     /// Whether it writes the EtcdCluster, so that what was read of it is outdated.
     pub fn changes_cluster(&self) -> bool {
-        matches!(self, Self::AddFinalizer | Self::RemoveFinalizer | Self::RecordFormed { .. })
+        matches!(
+            self,
+            Self::AddFinalizer | Self::RemoveFinalizer | Self::RecordFormed { .. } | Self::Accept(_)
+        )
     }
 
     /// Whether it leads to new pods, which others can only find through the peer Service.
@@ -139,6 +174,7 @@ impl Action {
     pub fn creates(&self, object: Object, seen: &Observed) -> bool {
         match object {
             Object::Order => matches!(self, Self::CreateOrder { .. }),
+            Object::Form => seen.record.is_none() && matches!(self, Self::RecordForm { .. }),
             Object::Set => {
                 seen.set.is_none() && matches!(self, Self::CreateOrder { .. } | Self::SetReplicas { .. })
             }
@@ -204,6 +240,45 @@ pub enum WaitingOn {
     ClaimsGone {
         ordinals: Vec<Ordinal>,
     },
+    /// The StatefulSet's controller has not read its last template yet.
+    Template,
+    /// A member that has the wanted form has to serve before the next one gets it.
+    Rolled {
+        ordinal: Ordinal,
+        state: PodState,
+    },
+    /// Somebody else ended these pods. One disruption at a time.
+    PodsBack {
+        ordinals: Vec<Ordinal>,
+    },
+    /// Members have to report their versions before one gets another.
+    Versions,
+    /// etcd rewrites its data for another version.
+    StorageVersion {
+        version: Version,
+    },
+    /// No version changes while an alarm is active.
+    AlarmsCleared {
+        kind: String,
+    },
+    /// Members change only when etcd has this version again.
+    DowngradeEnd {
+        to: Version,
+    },
+    /// The first member has proved itself, and a user has to approve the rest.
+    Approval {
+        form: Digest,
+    },
+    /// The pod that leadership is to move to has to be a voter that serves.
+    Successor {
+        ordinal: Ordinal,
+    },
+    /// Too few others serve for a restart of this one.
+    QuorumMargin {
+        ordinal: Ordinal,
+        serving: usize,
+        needed: usize,
+    },
 }
 
 /// What will not be done until somebody changes something.
@@ -250,6 +325,10 @@ pub enum Refusal {
     HashesDiffer {
         members: Vec<MemberId>,
     },
+    /// An earlier operator did not roll out this edit, and an upgrade of the operator alone restarts nothing.
+    EditHeld,
+    /// The members cannot get to the wanted version in one step.
+    VersionPath(path::Refusal),
 }
 
 impl Plan {

@@ -13,9 +13,12 @@ use serde_json::{Value, json};
 
 use crate::agent::News;
 use crate::api::{EtcdCluster, EtcdClusterStatus};
+use crate::asked::Accepted;
+use crate::form::Digest;
 use crate::names::Names;
 use crate::observed::{ClusterId, MemberId, Observed, Ordinal};
 use crate::plan::Action;
+use crate::version::Version;
 pub use http::{Target, http};
 
 /// Whatever is sent to change something.
@@ -50,6 +53,7 @@ pub enum OnlyIf {
 pub enum Object {
     Cluster,
     Order,
+    Form,
     Set,
     Pod(Ordinal),
     Claim(Ordinal),
@@ -74,6 +78,8 @@ pub enum Change {
     AddFinalizer,
     RemoveFinalizer,
     RecordFormed(ClusterId, Timestamp),
+    /// What users asked for and is accepted.
+    Accept(Accepted),
     /// All of its status that is ours.
     Report(Value),
     /// An order of this size.
@@ -82,6 +88,10 @@ pub enum Change {
     /// A StatefulSet with this many pods.
     CreateSet(u8),
     SetReplicas(u8),
+    /// Pods are created in this form.
+    SetTemplate(Digest),
+    /// All members have this form.
+    RecordForm(Digest),
     /// From a previous cluster of this name.
     Adopt,
     /// Writes down whose data a claim holds.
@@ -89,9 +99,13 @@ pub enum Change {
     /// The object as it should be.
     Create(Value),
     Apply(Value),
+    /// These fields of it; null removes one.
+    Merge(Value),
     Delete,
     /// Of a pod, which has this many seconds to end.
     DeleteWithin(u32),
+    /// Of a pod, if its disruption budget allows.
+    Evict,
 }
 
 /// A change of the members of this cluster, through the etcd in one pod.
@@ -108,6 +122,8 @@ pub enum MemberChange {
     Promote(MemberId),
     MoveLeader { from: MemberId, to: MemberId },
     Remove(MemberId),
+    EnableDowngrade(Version),
+    CancelDowngrade,
 }
 
 /// The request that carries out an action, with what was observed as its precondition. None if no member can be called.
@@ -133,6 +149,7 @@ pub fn request(action: &Action, seen: &Observed, turn: usize) -> Option<Request>
         Action::AddFinalizer => etcd_cluster(Change::AddFinalizer),
         Action::RemoveFinalizer => etcd_cluster(Change::RemoveFinalizer),
         Action::RecordFormed { cluster } => etcd_cluster(Change::RecordFormed(cluster, seen.now)),
+        Action::Accept(ref accepted) => etcd_cluster(Change::Accept(accepted.clone())),
         Action::CreateOrder { size } => write(Object::Order, OnlyIf::Absent, Change::CreateOrder(size)),
         Action::ArmOrder { ref uid } => {
             let size = seen.order.as_ref()?.size;
@@ -150,6 +167,20 @@ pub fn request(action: &Action, seen: &Observed, turn: usize) -> Option<Request>
         Action::LabelClaim { ordinal, ref uid, member } => claim(ordinal, uid, Change::Label(member)),
         Action::DeleteClaim { ordinal, ref uid } => claim(ordinal, uid, Change::Delete),
         Action::DeletePod { ordinal, ref uid } => delete(Object::Pod(ordinal), uid),
+        Action::EvictPod { ordinal, ref uid } => {
+            write(Object::Pod(ordinal), OnlyIf::Same(uid.clone()), Change::Evict)
+        }
+        Action::SetTemplate { ref form } => {
+            let change = Change::SetTemplate(form.clone());
+            unchanged(Object::Set, &seen.set.as_ref()?.uid, versions.set.as_ref(), change)
+        }
+        Action::RecordForm { ref form } => {
+            let change = Change::RecordForm(form.clone());
+            match &seen.record {
+                None => write(Object::Form, OnlyIf::Absent, change),
+                Some(record) => unchanged(Object::Form, &record.uid, versions.record.as_ref(), change),
+            }
+        }
         Action::DeleteSet { ref uid } => delete(Object::Set, uid),
         Action::AddLearner { ordinal, cluster } => {
             call(cluster, None, turn, MemberChange::AddLearner(ordinal))
@@ -159,6 +190,10 @@ pub fn request(action: &Action, seen: &Observed, turn: usize) -> Option<Request>
             let via = seen.serves_as(from, cluster)?;
             Some(Request::Etcd(Call { via, cluster, change: MemberChange::MoveLeader { from, to } }))
         }
+        Action::EnableDowngrade { to, cluster } => {
+            call(cluster, None, turn, MemberChange::EnableDowngrade(to))
+        }
+        Action::CancelDowngrade { cluster } => call(cluster, None, turn, MemberChange::CancelDowngrade),
         Action::RemoveMember { member, cluster } => {
             call(cluster, Some(member), turn, MemberChange::Remove(member))
         }
@@ -176,6 +211,7 @@ impl Object {
         match self {
             Self::Cluster | Self::Set | Self::Budget => names.cluster.clone(),
             Self::Order => names.order(),
+            Self::Form => names.form(),
             Self::Pod(ordinal) => names.pod(ordinal),
             Self::Claim(ordinal) => names.claim(ordinal),
             Self::Service(Role::Peer) => names.peer_service(),
@@ -195,7 +231,7 @@ impl Object {
         }
         match self {
             Self::Cluster => of::<EtcdCluster>(),
-            Self::Order => of::<ConfigMap>(),
+            Self::Order | Self::Form => of::<ConfigMap>(),
             Self::Set => of::<StatefulSet>(),
             Self::Pod(_) => of::<Pod>(),
             Self::Claim(_) => of::<PersistentVolumeClaim>(),

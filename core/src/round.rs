@@ -212,7 +212,9 @@ impl Round {
             }
             Ended::Superseded => Some(self.pace.waiting(clock.now)),
             Ended::Stuck => match &self.trouble {
-                Some(Trouble::EtcdNotYet(_) | Trouble::LeftBehind(_)) => Some(self.pace.waiting(clock.now)),
+                Some(Trouble::EtcdNotYet(_) | Trouble::EvictionNotYet(_) | Trouble::LeftBehind(_)) => {
+                    Some(self.pace.waiting(clock.now))
+                }
                 // That the cluster is deleted with its namespace wakes us.
                 Some(Trouble::Failed(_) | Trouble::NamespaceEnding) => Some(self.pace.failure(clock)),
                 None => None,

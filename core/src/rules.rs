@@ -9,7 +9,7 @@ use crate::api::{EtcdBackupSpec, EtcdClusterSpec, StorageType};
 
 mod cluster;
 pub(crate) mod options;
-mod pods;
+pub(crate) mod pods;
 mod storage;
 mod syntax;
 

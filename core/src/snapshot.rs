@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::asked::Asked;
 use crate::assess::assess;
 use crate::decide::{Goal, decide};
 use crate::observed::Observed;
@@ -17,10 +18,16 @@ pub struct Snapshot {
 /// The goal, the facts and the plan.
 impl fmt::Display for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Goal { size, paused, on_stop, on_delete, adopts } = &self.goal;
+        let Goal { size, paused, on_stop, on_delete, adopts, form, disruption_budget: _, supervised, asked } =
+            &self.goal;
         write!(f, "goal: size {size}, on stop {on_stop:?}, on delete {on_delete:?}")?;
         f.write_str(if *paused { ", paused" } else { "" })?;
         adopts.iter().try_for_each(|uid| write!(f, ", adopts the volumes of {uid}"))?;
+        form.iter().try_for_each(|it| write!(f, ", form {} (etcd {})", it.form, it.version))?;
+        f.write_str(if *supervised { ", supervised" } else { "" })?;
+        if *asked != Asked::default() {
+            write!(f, ", asked for {asked:?}")?;
+        }
         f.write_str(if self.observed.cluster.deleting { ", being deleted\n" } else { "\n" })?;
         assess(&self.observed).fmt(f)?;
         let plan = decide(&self.goal, &self.observed);

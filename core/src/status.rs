@@ -6,8 +6,11 @@ mod conditions;
 mod facts;
 mod members;
 mod panicked;
+mod rollout;
 mod trouble;
 mod view;
+
+use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -19,7 +22,7 @@ use crate::api::{
 use crate::decide::Goal;
 use crate::intent::Intent;
 use crate::names::{Names, reason};
-use crate::observed::Observed;
+use crate::observed::{Observed, Ordinal};
 use crate::plan::Plan;
 use crate::validate::Problem;
 use crate::version::Version;
@@ -46,8 +49,12 @@ pub struct Basis<'a> {
     /// Why the last step was not done, if nothing has been done since.
     pub trouble: Option<&'a Trouble>,
     pub failed_writes: &'a [FailedWrite],
-    /// Fields whose edit the running members do not have, from [`crate::desired::not_rolled_out`].
-    pub not_rolled_out: &'a [&'static str],
+    /// Fields whose edit the volumes do not have, from [`crate::desired::not_applied`].
+    pub not_applied: &'a [&'static str],
+    /// Fields in which the form that members should have differs from the last one that all of them had.
+    pub edited: &'a [&'static str],
+    /// From [`crate::desired::other_agents`].
+    pub other_agents: &'a BTreeMap<Ordinal, String>,
 }
 
 /// The status to write, or nothing when the one that is there says the same and is fresh enough.

@@ -1,14 +1,19 @@
-//! What surrounds the members: Services and the disruption budget. They are corrected whenever they differ, and need no
-//! decision.
+//! What changes without a restart: Services, the disruption budget, what new pods are rendered from, and labels and
+//! annotations of running pods. They are corrected whenever they differ, and need no decision.
 
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, ResourceExt};
 use serde::Serialize;
 use serde_json::json;
 
 use crate::decide::grace_seconds;
 use crate::desired::{Desired, contained, services};
+use crate::form::{Form, Record};
 use crate::observe::{Objects, image};
-use crate::observed::{Observed, Seen};
+use crate::observed::{Observed, Ordinal, Seen};
 use crate::request::{Change, Object, OnlyIf, Role, Write};
 
 /// The writes that correct them, each on its own.
@@ -28,7 +33,44 @@ pub fn surroundings(desired: &Desired<'_>, objects: &Objects, seen: &Observed) -
         let wanted = desired.disruption_budget(voters);
         writes.extend(correction(Object::Budget, wanted.as_ref(), objects.budget.as_deref()));
     }
+    writes.extend(rendering(desired, objects, seen));
+    writes.extend(metadata_of_pods(desired, objects));
     writes
+}
+
+/// The template keeps its form: which one it has is for the plan to decide. One that an earlier operator wrote is the only
+/// trace of what its members run until that is recorded.
+fn rendering(desired: &Desired<'_>, objects: &Objects, seen: &Observed) -> Option<Write> {
+    let (set, there) = (objects.set.as_deref()?, seen.set.as_ref()?);
+    if there.unmarked && seen.record.is_none() {
+        return None;
+    }
+    let digest = there.template.as_ref()?;
+    let recorded = || Some(Record::parse(objects.record.as_deref()?)?.form);
+    let wanted = Some(desired.intent.form.clone());
+    let is_it = |form: &Form| form.digest() == *digest;
+    let form = wanted.filter(is_it).or_else(|| recorded().filter(is_it))?;
+    if desired.is_rendered(set, &form) {
+        return None;
+    }
+    let only_if = OnlyIf::Unchanged(there.uid.clone(), seen.versions.set.clone()?);
+    Some(Write { object: Object::Set, only_if, change: Change::SetTemplate(digest.clone()) })
+}
+
+/// Of the pods that our StatefulSet keeps: those of a previous cluster can have the same names.
+fn metadata_of_pods(desired: &Desired<'_>, objects: &Objects) -> Vec<Write> {
+    let set = objects.set.as_ref().and_then(|set| set.uid());
+    let is_kept = |metadata: &ObjectMeta| {
+        let mut owners = metadata.owner_references.iter().flatten();
+        let kept = owners.any(|it| it.controller == Some(true) && Some(&it.uid) == set.as_ref());
+        kept && metadata.deletion_timestamp.is_none()
+    };
+    let pods = objects.pods.iter().filter(|(_, pod)| is_kept(&pod.metadata));
+    let write = |(&ordinal, pod): (&Ordinal, &Arc<Pod>)| {
+        let change = Change::Merge(desired.metadata_patch(&pod.metadata)?);
+        Some(Write { object: Object::Pod(ordinal), only_if: OnlyIf::Same(pod.uid()?), change })
+    };
+    pods.filter_map(write).collect()
 }
 
 /// Ends the pods of a deleted cluster quickly, where that loses nothing. A deletion with a shorter time shortens an earlier
@@ -38,7 +80,7 @@ pub fn quick_ends(objects: &Objects) -> Vec<Write> {
     if cluster.metadata.deletion_timestamp.is_none() || set.is_some() || objects.is_taken(Object::Set) {
         return Vec::new();
     }
-    let end = |(&ordinal, pod): (_, &std::sync::Arc<_>)| {
+    let end = |(&ordinal, pod): (_, &Arc<Pod>)| {
         let seconds = grace_seconds(cluster.spec.storage.on_delete, image(pod)?)?;
         let granted = pod.metadata.deletion_grace_period_seconds;
         let only_if = OnlyIf::Same(pod.uid()?);
@@ -64,3 +106,6 @@ fn correction<K: Resource + Serialize>(
     };
     Some(Write { object, only_if, change })
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

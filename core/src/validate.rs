@@ -11,6 +11,8 @@ use crate::api::{EtcdBackup, EtcdCluster, EtcdClusterSpec, EtcdRestore};
 use crate::intent::{self, Intent};
 use crate::rules::{self, Rule, Server};
 
+const EXTRA_ARGUMENTS: &str = "options.extraArguments";
+
 /// Something that cannot be, with the way out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
@@ -27,7 +29,7 @@ impl fmt::Display for Problem {
 
 /// The checked form of the cluster, or every reason why there is none.
 pub fn validate(cluster: &EtcdCluster) -> Result<Intent, Vec<Problem>> {
-    let mut problems = broken(rules::of_cluster(), &cluster.spec, "spec");
+    let mut problems = broken_by_cluster(&cluster.spec, "spec");
     let name = &rules::CLUSTER_NAME;
     if (name.broken)(&cluster.name_any()) {
         problems.insert(0, Problem { field: "metadata.name".into(), message: name.message.into() });
@@ -55,14 +57,25 @@ pub fn validate_backup(backup: &EtcdBackup) -> Vec<Problem> {
 /// The template of the new cluster obeys the rules of every cluster.
 pub fn validate_restore(restore: &EtcdRestore) -> Vec<Problem> {
     let template = restore.spec.cluster_template.as_ref();
-    template.map_or(Vec::new(), |template| broken(rules::of_cluster(), template, "spec.clusterTemplate"))
+    template.map_or(Vec::new(), |template| broken_by_cluster(template, "spec.clusterTemplate"))
 }
 
 /// The rules of a cluster that no API server can keep, for the documentation.
 pub fn operator_only_rules() -> impl Iterator<Item = Problem> {
     rules::of_cluster()
         .filter(|rule| matches!(rule.server, Server::Nothing))
-        .map(|rule| Problem { field: path("spec", rule.at), message: rule.message.into() })
+        .map(|rule| (rule.at, rule.message))
+        .chain([(EXTRA_ARGUMENTS, rules::options::ARGUMENTS_OF_THE_VERSION)])
+        .map(|(at, message)| Problem { field: path("spec", at), message: message.into() })
+}
+
+fn broken_by_cluster(spec: &EtcdClusterSpec, root: &str) -> Vec<Problem> {
+    let mut problems = broken(rules::of_cluster(), spec, root);
+    let of_version = rules::options::not_of_the_version(spec);
+    problems.extend(
+        of_version.into_iter().map(|message| Problem { field: path(root, EXTRA_ARGUMENTS), message }),
+    );
+    problems
 }
 
 fn broken<Spec: 'static>(

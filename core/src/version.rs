@@ -4,6 +4,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+pub mod downgrade;
+pub mod path;
+
 /// Before this one, a crash could lose the last write of a single member or make the revision go back.
 pub const CRASH_SAFE: Version = Version::new(3, 5, 14);
 
@@ -28,6 +31,11 @@ impl Version {
         });
         let version = Self::new(numbers.next()??, numbers.next()??, numbers.next()??);
         numbers.next().is_none().then_some(version)
+    }
+
+    /// The minor version alone, as etcd writes versions of clusters and of stored data: 3.5.0 for 3.5.21.
+    pub const fn minor(self) -> Self {
+        Self { patch: 0, ..self }
     }
 }
 

@@ -2,6 +2,8 @@
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "a property names the actions that it speaks of")]
 
+#[path = "properties/rolls.rs"]
+mod rolls;
 #[path = "properties/snapshots.rs"]
 mod snapshots;
 
@@ -17,7 +19,7 @@ use proptest::test_runner::RngSeed;
 use snapshots::{anything, settled};
 
 /// The same cases every time; a longer look is taken with PROPTEST_CASES and PROPTEST_RNG_SEED.
-fn configuration() -> ProptestConfig {
+pub fn configuration() -> ProptestConfig {
     let asked_for = ProptestConfig::default();
     let rng_seed = match asked_for.rng_seed {
         RngSeed::Random => RngSeed::Fixed(1),
@@ -109,6 +111,8 @@ proptest! {
                 Action::SetReplicas { replicas: wanted } => *wanted >= replicas,
                 Action::AddFinalizer | Action::RecordFormed { .. } => true,
                 Action::DeleteOrder { .. } | Action::AdoptClaim { .. } => true,
+                Action::SetTemplate { .. } | Action::RecordForm { .. } => true,
+                Action::DeletePod { ordinal, .. } => assess(&seen).pod(*ordinal).cannot_start(),
                 _ => false,
             };
             prop_assert!(harmless, "{plan}");
@@ -174,7 +178,7 @@ proptest! {
 }
 
 /// Apart from the assessment, which is what the properties check.
-fn answer_of(seen: &Observed, id: MemberId) -> Option<&Answer> {
+pub fn answer_of(seen: &Observed, id: MemberId) -> Option<&Answer> {
     let cluster = seen.etcd.members.known().map(|members| members.cluster);
     let mut answers = seen.etcd.answers.values().filter_map(Seen::known);
     answers.find(|answer| answer.member == id && Some(answer.cluster) == cluster)
@@ -200,9 +204,10 @@ fn keeps_quorum(action: &Action, goal: &Goal, seen: &Observed, members: &Members
             learner || staying.iter().filter(|id| serves(id)).count() >= quorum(staying.len())
         }
         Action::MoveLeader { to, .. } => serves(to),
-        Action::DeletePod { ordinal, .. } => {
+        Action::DeletePod { ordinal, .. } | Action::EvictPod { ordinal, .. } => {
             let here = members.at(*ordinal);
             here.is_none_or(|(_, member)| member.start == MemberProgress::Added)
+                || rolls::may_end(*ordinal, goal, seen)
         }
         // Stopping is what size 0 asks for, and a cluster that never formed has nobody to lose.
         Action::SetReplicas { replicas } => {

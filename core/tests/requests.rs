@@ -9,7 +9,9 @@ use std::path::Path;
 use std::{env, fs};
 
 use etcd_operator_core::api::EtcdCluster;
+use etcd_operator_core::asked::Accepted;
 use etcd_operator_core::desired::Desired;
+use etcd_operator_core::form::Digest;
 use etcd_operator_core::names::Names;
 use etcd_operator_core::observed::{ClusterId, MemberId, Observed, Ordinal, Versions};
 use etcd_operator_core::plan::Action;
@@ -17,6 +19,7 @@ use etcd_operator_core::request::{
     Change, Object, OnlyIf, Request, Role, Target, Write, http, report, request,
 };
 use etcd_operator_core::validate::validate;
+use etcd_operator_core::version::Version;
 use serde_json::{Value, json};
 
 const CLUSTER: ClusterId = ClusterId(0xc1);
@@ -29,13 +32,14 @@ fn seen(description: &str) -> Observed {
         cluster: Some("101".into()),
         order: Some("102".into()),
         set: Some("103".into()),
+        record: Some("104".into()),
         claims: Ordinal::below(3).map(|it| (it, format!("11{it}"))).collect(),
     };
     seen
 }
 
 /// Each action, and what was observed when it was decided.
-fn actions() -> Vec<(Action, Observed)> {
+fn actions(form: &Digest) -> Vec<(Action, Observed)> {
     let uid = || "their-uid".to_owned();
     let (nothing, order, running) = (seen(""), seen("order 3 unarmed"), seen("running 3"));
     let (member, from, to) = (MemberId(0xa1), MemberId(0xa0), MemberId(0xa2));
@@ -52,10 +56,18 @@ fn actions() -> Vec<(Action, Observed)> {
         (Action::LabelClaim { ordinal: ONE, uid: uid(), member }, running.clone()),
         (Action::DeleteClaim { ordinal: ONE, uid: uid() }, running.clone()),
         (Action::DeletePod { ordinal: ONE, uid: uid() }, running.clone()),
+        (Action::EvictPod { ordinal: ONE, uid: uid() }, running.clone()),
         (Action::DeleteSet { uid: uid() }, running.clone()),
+        (Action::RecordForm { form: form.clone() }, running.clone()),
+        (Action::RecordForm { form: form.clone() }, seen("running 3\nrecord A")),
+        (Action::SetTemplate { form: form.clone() }, running.clone()),
+        (Action::Accept(Accepted::Restart { token: "t".into(), pods: vec![uid()] }), running.clone()),
+        (Action::Accept(Accepted::MoveLeader { token: "t".into() }), running.clone()),
         (Action::AddLearner { ordinal: Ordinal(3), cluster: CLUSTER }, running.clone()),
         (Action::Promote { ordinal: ONE, member, cluster: CLUSTER }, running.clone()),
         (Action::MoveLeader { from, to, cluster: CLUSTER }, running.clone()),
+        (Action::EnableDowngrade { to: Version::new(3, 5, 0), cluster: CLUSTER }, running.clone()),
+        (Action::CancelDowngrade { cluster: CLUSTER }, running.clone()),
         (Action::RemoveMember { member, cluster: CLUSTER }, running),
     ]
 }
@@ -66,13 +78,15 @@ fn beside(cluster: &EtcdCluster) -> Vec<(&'static str, Write)> {
     let service = |only_if, change| Write { object: Object::Service(Role::Client), only_if, change };
     let content = || json!({"kind": "Service", "metadata": {"name": "kv-client"}});
     let status = serde_json::from_value(json!({"readyReplicas": 1})).expect("a status");
-    let pod = Write { object: Object::Pod(ONE), only_if: same(), change: Change::DeleteWithin(2) };
+    let pod = |change| Write { object: Object::Pod(ONE), only_if: same(), change };
+    let labels = json!({"metadata": {"labels": {"team": "shop", "tier": null}}});
     vec![
         ("write the status", report(cluster, &status).expect("it has a version")),
         ("create a Service", service(OnlyIf::Absent, Change::Create(content()))),
         ("correct a Service", service(same(), Change::Apply(content()))),
         ("delete a Service", service(same(), Change::Delete)),
-        ("end a pod of a deleted cluster", pod),
+        ("end a pod of a deleted cluster", pod(Change::DeleteWithin(2))),
+        ("change the labels of a pod", pod(Change::Merge(labels))),
     ]
 }
 
@@ -85,11 +99,12 @@ fn requests() -> String {
     let names = Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() };
     let intent = validate(&cluster).expect("it is valid");
     let desired = Desired { intent: &intent, names: &names, agent_image: "op:1" };
-    let target = Target { cluster: &cluster, names: &names, desired: Some(&desired) };
+    let target =
+        Target { cluster: &cluster, names: &names, desired: Some(&desired), set: None, record: None };
     let mut text = String::from(
         "# Each request: verb, path and query; content type; content, without that of whole objects.\n",
     );
-    for (action, seen) in actions() {
+    for (action, seen) in actions(&intent.form.digest()) {
         let request = request(&action, &seen, 0).expect("it can be sent");
         let lines = match request {
             Request::Kube(write) => lines(&write, target),
@@ -108,6 +123,8 @@ fn lines(write: &Write, target: Target<'_>) -> String {
     let request = http(write, target).expect("the spec is valid");
     let content = request.headers()["content-type"].to_str().expect("text");
     let mut body: Value = serde_json::from_slice(request.body()).expect("JSON");
+    let pod = body.pointer_mut("/spec/template/spec").filter(|_| content != "application/json");
+    pod.into_iter().for_each(|pod| *pod = "...".into());
     if content == "application/json" && body["spec"].is_object() {
         body["spec"] = "...".into();
     }
@@ -136,7 +153,7 @@ fn every_request_is_as_it_is_written_down() {
 #[test]
 fn without_a_version_that_was_read_nothing_is_sent() {
     let unversioned = Observed { versions: Versions::default(), ..seen("running 3") };
-    for (action, _) in actions() {
+    for (action, _) in actions(&Digest("form".into())) {
         let sent = match request(&action, &unversioned, 0) {
             Some(Request::Kube(write)) => matches!(write.only_if, OnlyIf::Absent | OnlyIf::Same(_)),
             Some(Request::Etcd(_)) | None => true,

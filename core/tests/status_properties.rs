@@ -3,17 +3,22 @@
 #[path = "properties/snapshots.rs"]
 mod snapshots;
 
+use std::collections::BTreeMap;
+
 use etcd_operator_core::api::{EtcdCluster, EtcdClusterSpec, EtcdClusterStatus, Health, Phase};
 use etcd_operator_core::decide::{Goal, decide};
 use etcd_operator_core::events;
+use etcd_operator_core::form::{Digest, Wanted};
 use etcd_operator_core::names::{Names, condition, event, reason};
-use etcd_operator_core::observed::{Observed, Seen};
+use etcd_operator_core::observed::{FormRecord, Observed, Seen};
 use etcd_operator_core::plan::{Action, Refusal, WaitingOn};
 use etcd_operator_core::status::{Basis, of_cluster};
 use etcd_operator_core::validate::validate;
+use etcd_operator_core::version::Version;
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use proptest::prelude::*;
+use proptest::sample::select;
 use proptest::test_runner::RngSeed;
 use snapshots::{anything, settled};
 
@@ -27,9 +32,39 @@ fn configuration() -> ProptestConfig {
     ProptestConfig { failure_persistence: None, rng_seed, ..asked_for }
 }
 
+/// With any forms, wanted, recorded and in pods.
+fn with_forms() -> impl Strategy<Value = (Goal, Observed)> {
+    let form = || select(vec!["A", "A", "B"]).prop_map(|form| Digest(form.into()));
+    let version = || select(vec![Version::new(3, 6, 11), Version::new(3, 5, 30)]);
+    let pods = prop::collection::vec(form(), 13);
+    let record = prop::option::weighted(0.9, (form(), version(), prop::bool::weighted(0.1)));
+    let world = prop_oneof![2 => anything().boxed(), 1 => settled().boxed()];
+    (world, form(), version(), pods, form(), record).prop_map(
+        |((mut goal, mut seen), form, version, pods, template, record)| {
+            goal.form = Some(Wanted { form, version });
+            seen.cluster.generation = Some(1);
+            for (pod, form) in seen.pods.values_mut().zip(pods) {
+                pod.form = Some(form);
+            }
+            if let Some(set) = &mut seen.set {
+                set.template = Some(template);
+            }
+            seen.record = record.map(|(form, version, held)| FormRecord {
+                uid: "record".into(),
+                form,
+                version,
+                held_generation: held.then_some(1),
+            });
+            (goal, seen)
+        },
+    )
+}
+
 /// Two looks at worlds that have nothing to do with each other, some time apart.
 fn two_looks() -> impl Strategy<Value = (Look, Look)> {
-    (anything(), anything(), 0..400_i64).prop_map(|((goal, seen), (later_goal, mut later), seconds)| {
+    // On the heap: together they are too large for the stack of a test.
+    let world = || prop_oneof![1 => anything().boxed(), 1 => with_forms().boxed()];
+    (world(), world(), 0..400_i64).prop_map(|((goal, seen), (later_goal, mut later), seconds)| {
         later.now = seen.now.saturating_add(SignedDuration::from_secs(seconds)).expect("no calendar units");
         (Look { goal, seen }, Look { goal: later_goal, seen: later })
     })
@@ -71,7 +106,9 @@ impl Look {
             plan: &plan,
             trouble: None,
             failed_writes: &[],
-            not_rolled_out: &[],
+            not_applied: &[],
+            edited: &[],
+            other_agents: &BTreeMap::new(),
         };
         of_cluster(&cluster, &basis, self.seen.now)
     }
@@ -90,6 +127,8 @@ fn is_bookkeeping(action: &Action) -> bool {
             | Action::DeleteOrder { .. }
             | Action::LabelClaim { .. }
             | Action::DeleteClaim { .. }
+            | Action::RecordForm { .. }
+            | Action::SetTemplate { .. }
     )
 }
 
@@ -195,6 +234,22 @@ proptest! {
             prop_assert!(reason::ALL.contains(&reason) || event::ALL.contains(&reason), "{}", reason);
             prop_assert!(told.note.len() < 1024);
         }
+    }
+
+    #[test]
+    fn a_cluster_with_an_edit_that_a_member_does_not_have_is_not_ready(
+        (goal, seen) in with_forms(),
+        (_, before) in two_looks(),
+    ) {
+        let wanted = goal.form.as_ref().map(|wanted| wanted.form.clone());
+        let edited = seen.pods.values().any(|pod| pod.form != wanted);
+        let status = Look { goal, seen }.after(Some(before.after(None)));
+        prop_assert!(!(edited && is_true(&status, condition::READY)), "{:#?}", status);
+        let ready = status.conditions.iter().find(|it| it.type_ == condition::READY);
+        let rolls = ready.is_some_and(|it| it.reason == reason::ROLLING_OUT);
+        let stalled = status.conditions.iter().any(|it| it.type_ == condition::ROLLOUT_STALLED);
+        prop_assert!(!rolls || stalled, "a rollout reports whether it is stalled: {:#?}", status);
+        prop_assert!(status.phase != Some(Phase::Upgrading) || rolls || !is_true(&status, condition::AVAILABLE));
     }
 
     #[test]

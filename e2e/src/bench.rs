@@ -6,6 +6,7 @@ mod footprint;
 mod operation;
 mod part;
 mod report;
+mod roll;
 mod samples;
 mod stage;
 mod table;

@@ -3,7 +3,7 @@
 //! Nothing can bring up etcd on Kubernetes faster than this, so what the operator adds is told as a ratio to it.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use futures::TryStreamExt;
@@ -92,6 +92,27 @@ impl Plain {
             .await
             .with_context(|| format!("cannot apply StatefulSet {}", self.name))?;
         Ok(())
+    }
+
+    /// As `kubectl rollout restart` does, and waits as `kubectl rollout status` does.
+    pub async fn restart(&self, client: &Client, limit: Duration) -> Result<()> {
+        let sets = Api::<StatefulSet>::namespaced(client.clone(), &self.namespace);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos().to_string();
+        let mark = json!({"kubectl.kubernetes.io/restartedAt": now});
+        let change = json!({"spec": {"template": {"metadata": {"annotations": mark}}}});
+        let patched = sets.patch(&self.name, &PatchParams::default(), &Patch::Merge(&change)).await;
+        let generation =
+            patched.with_context(|| format!("cannot restart {}", self.name))?.metadata.generation;
+        let what = format!("every pod of {} was restarted and is ready", self.name);
+        let restarted = |set: &StatefulSet| {
+            let Some(status) = &set.status else { return false };
+            let all = i32::try_from(self.size).ok();
+            status.observed_generation >= generation
+                && status.updated_replicas == all
+                && status.ready_replicas == all
+                && status.current_revision == status.update_revision
+        };
+        wait::present(sets, &self.name, &what, limit, restarted).await.map(drop)
     }
 
     /// Removes it with its data, and waits until it is gone.

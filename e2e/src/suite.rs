@@ -9,6 +9,7 @@ mod elected;
 mod lifecycle;
 mod membership_faults;
 mod operator_faults;
+mod rolls;
 mod testbed;
 mod uninstall;
 mod user_guide;
@@ -36,6 +37,7 @@ pub fn all() -> Vec<Test> {
         documents::tests(&field),
         lifecycle::tests(&field),
         membership_faults::tests(&field),
+        rolls::tests(&field),
         operator_faults::tests(&field),
         uninstall::tests(&field),
         testbed::tests(&field),

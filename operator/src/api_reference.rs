@@ -1,9 +1,10 @@
 //! The API as a page for people; `docs/api.md` is this text. Everything in it comes from the
 //! CustomResourceDefinitions.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use etcd_operator_core::api::{self, KUBERNETES_TYPES};
+use etcd_operator_core::api::{self, FieldVerdict, KUBERNETES_TYPES, VERDICTS, Verdict};
 use etcd_operator_core::validate;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
@@ -43,9 +44,16 @@ fn kind(crd: &CustomResourceDefinition) -> String {
         page.add("", root);
         for part in ["spec", "status"] {
             let rows = page.rows.iter().filter(|row| row.path.starts_with(&format!("{part}.")));
-            let _ = writeln!(text, "\n| field | type | default | meaning |\n|---|---|---|---|");
+            // Only an EtcdCluster has a life in which it is edited.
+            let edited = names.kind == "EtcdCluster" && part == "spec";
+            let (title, line) = if edited { ("| edit ", "|---") } else { ("", "") };
+            let _ = writeln!(text, "\n| field | type | default {title}| meaning |\n|---|---|---{line}|---|");
             for Row { path, type_, default, help } in rows {
-                let _ = writeln!(text, "| `{path}` | {type_} | {default} | {help} |");
+                let edit = if edited { format!("| {} ", edit_of(path)) } else { String::new() };
+                let _ = writeln!(text, "| `{path}` | {type_} | {default} {edit}| {help} |");
+            }
+            if edited {
+                text.push_str(&meaning_of_edits());
             }
         }
         let mut rules = page.rules;
@@ -59,6 +67,26 @@ fn kind(crd: &CustomResourceDefinition) -> String {
                 let _ = writeln!(text, "- `{path}`: {}.", message.replace('*', "\\*"));
             }
         }
+    }
+    text
+}
+
+/// What an edit of a field does, or of everything below it.
+fn edit_of(path: &str) -> String {
+    let field = path.trim_start_matches("spec.");
+    if let Some(FieldVerdict { verdict, note, .. }) = VERDICTS.iter().find(|it| it.field == field) {
+        return if note.is_empty() { verdict.to_string() } else { format!("{verdict}: {note}") };
+    }
+    let below = VERDICTS.iter().filter(|it| it.field.starts_with(&format!("{field}.")));
+    let verdicts: BTreeSet<Verdict> = below.map(|it| it.verdict).collect();
+    verdicts.first().filter(|_| verdicts.len() == 1).map(ToString::to_string).unwrap_or_default()
+}
+
+fn meaning_of_edits() -> String {
+    let mut text = "\nThe column *edit* says what an edit does to a cluster that runs:\n\n".to_owned();
+    let used = |verdict: &Verdict| VERDICTS.iter().any(|it| it.verdict == *verdict);
+    for verdict in Verdict::ALL.into_iter().filter(used) {
+        let _ = writeln!(text, "- *{verdict}*: {}.", verdict.meaning());
     }
     text
 }
@@ -174,9 +202,13 @@ mod tests {
     fn the_page_tells_fields_defaults_limits_and_rules() {
         let page = markdown();
         for line in [
-            "| `spec.size` | integer, 0 to 9 | `3` | The number of members",
-            "| `spec.storage.onDelete` | `Retain`, `Delete` | `Retain` | What happens",
+            "| `spec.size` | integer, 0 to 9 | `3` | live: the operator adds or removes members one at a time | The number",
+            "| `spec.storage.onDelete` | `Retain`, `Delete` | `Retain` | live: at the deletion | What happens",
             "| `spec.podTemplate.tolerations` | list of [Toleration](https://",
+            "| `spec.version` | string | `v3.5.21` | rolling | ",
+            "| `spec.options` | object |  | rolling | ",
+            "| `spec.storage` | object |  |  | ",
+            "- *immutable*: the API server rejects the edit",
             "| `status.members[].waitingFor` | string |  | What the member waits for",
             "- `metadata.name`: must be at most 52",
             "- `spec.resources`: a request cannot exceed",

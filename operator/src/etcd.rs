@@ -23,6 +23,7 @@ use tonic::transport::Endpoint;
 pub use self::error::Error;
 use crate::reach::{PodAddress, Reach, Stream, root_cause};
 
+mod downgrade;
 mod error;
 
 /// A healthy member answers in milliseconds; one that does not is unknown, and nobody waits for it longer.
@@ -91,6 +92,8 @@ impl Member {
             linearizable: read.is_ok(),
             applied_index: status.raft_applied_index(),
             version: Version::parse(status.version()),
+            storage_version: Version::parse(status.storage_version()),
+            downgrade: downgrade::reported(status.downgrade_info()),
             listed: None,
             hash: None,
             alarms: status.errors().iter().filter_map(|text| alarm(text)).collect(),

@@ -90,8 +90,6 @@ fn answer<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a str> {
 mod tests {
     use std::sync::Arc;
 
-    use etcd_operator_core::decide::{OnDelete, OnStop};
-
     use super::*;
 
     #[derive(Debug, thiserror::Error)]
@@ -117,13 +115,7 @@ mod tests {
 
     #[test]
     fn an_observation_is_logged_on_request_in_one_line_that_replay_reads() {
-        let goal = Goal {
-            size: 3,
-            paused: false,
-            on_stop: OnStop::Retain,
-            on_delete: OnDelete::Retain,
-            adopts: None,
-        };
+        let goal = Goal::of_size(3);
         let observed = Observed::nothing_of("uid");
         let snapshot = Snapshot { goal, observed };
         assert_eq!(logged(DEFAULT_FILTER, &snapshot), "");

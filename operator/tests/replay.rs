@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
-use etcd_operator_core::decide::{Goal, OnDelete, OnStop};
+use etcd_operator_core::decide::{Goal, OnDelete};
 use etcd_operator_core::observed::Observed;
 use etcd_operator_core::snapshot::Snapshot;
 
@@ -28,8 +28,7 @@ fn line(snapshot: &str) -> String {
 
 /// Of a cluster that does not exist yet.
 fn snapshot() -> String {
-    let goal =
-        Goal { size: 3, paused: false, on_stop: OnStop::Retain, on_delete: OnDelete::Delete, adopts: None };
+    let goal = Goal { on_delete: OnDelete::Delete, ..Goal::of_size(3) };
     let observed = Observed::nothing_of("uid");
     serde_json::to_string(&Snapshot { goal, observed }).expect("plain data")
 }

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use etcd_operator_core::observed::{Answer, Observed, Seen};
+use etcd_operator_core::form::Digest;
+use etcd_operator_core::observed::{Answer, Observed, Process, Seen};
 use etcd_operator_core::plan::{Action, Plan, Refusal};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +26,17 @@ pub enum Bug {
     ForeignVolumesIgnored,
     /// Volumes are adopted although no annotation asks for it.
     AdoptionUnasked,
+    /// Pods are ended before the StatefulSet's controller has read the wanted template.
+    TemplateUnread,
+    /// The template keeps a form that has not proved itself.
+    TemplateKept,
+    /// The next member is restarted before the last one serves.
+    RolledTrusted,
+    LeaderFirst,
+    /// Members are restarted although too few others serve.
+    MarginSkipped,
+    /// A form is recorded as soon as one member has it.
+    RecordedEarly,
 }
 
 impl Bug {
@@ -38,6 +50,15 @@ impl Bug {
         }
         if self == Self::QuorumSkipped {
             everybody_serves(seen);
+        }
+        if self == Self::TemplateUnread {
+            seen.set.iter_mut().for_each(|set| set.followed = true);
+        }
+        if self == Self::RolledTrusted {
+            pods_serve(seen, |rolled| rolled);
+        }
+        if self == Self::MarginSkipped {
+            pods_serve(seen, |rolled| !rolled);
         }
         if self == Self::ForeignVolumesIgnored {
             let own = seen.cluster.uid.clone();
@@ -67,6 +88,22 @@ impl Bug {
         if self == Self::AdoptionUnasked {
             adopt_all(seen, &mut plan);
         }
+        if self == Self::TemplateKept {
+            let recorded = seen.record.as_ref().map(|record| &record.form);
+            plan.actions.retain(|it| !matches!(it, Action::SetTemplate { form } if Some(form) == recorded));
+        }
+        if self == Self::LeaderFirst {
+            plan.actions.iter_mut().for_each(|action| end_leader(seen, action));
+        }
+        if self == Self::RecordedEarly {
+            let recorded = seen.record.as_ref().map(|record| &record.form);
+            let template = seen.set.as_ref().and_then(|set| set.template.clone());
+            let rolled = |form: &Digest| seen.pods.values().any(|pod| pod.form.as_ref() == Some(form));
+            if let Some(form) = template.filter(|it| rolled(it) && recorded.is_some_and(|there| there != it))
+            {
+                plan = Plan::act(Action::RecordForm { form });
+            }
+        }
         plan
     }
 }
@@ -76,6 +113,36 @@ fn adopt_all(seen: &Observed, plan: &mut Plan) {
         let claims = ordinals.iter().filter_map(|it| Some((*it, seen.claims.get(it)?.uid.clone())));
         plan.actions.extend(claims.map(|(ordinal, uid)| Action::AdoptClaim { ordinal, uid }));
         plan.refusals.clear();
+    }
+}
+
+/// The pod of the leader, if it has the same form.
+fn end_leader(seen: &Observed, action: &mut Action) {
+    let Action::EvictPod { ordinal, uid } = action else { return };
+    let Some(members) = seen.etcd.members.known() else { return };
+    let leader = members.leader.and_then(|leader| members.list.get(&leader)?.ordinal);
+    let form = seen.pods.get(ordinal).and_then(|pod| pod.form.clone());
+    if let Some((leader, pod)) = leader.and_then(|leader| Some((leader, seen.pods.get(&leader)?)))
+        && pod.form == form
+    {
+        (*ordinal, *uid) = (leader, pod.uid.clone());
+    }
+}
+
+/// Pods are taken for serving ones: those that have another form than the recorded one, or those that have not.
+fn pods_serve(seen: &mut Observed, which: impl Fn(bool) -> bool) {
+    let Some(record) = seen.record.clone() else { return };
+    let true_answers = seen.etcd.answers.clone();
+    everybody_serves(seen);
+    for (ordinal, pod) in &mut seen.pods {
+        if which(pod.form.as_ref() != Some(&record.form)) {
+            pod.etcd = Process::Started;
+            if let Some(Seen::Known(answer)) = seen.etcd.answers.get_mut(ordinal) {
+                answer.version = Some(record.version);
+            }
+        } else if let Some(answer) = true_answers.get(ordinal) {
+            seen.etcd.answers.insert(*ordinal, answer.clone());
+        }
     }
 }
 
@@ -90,6 +157,8 @@ fn everybody_serves(seen: &mut Observed) {
             linearizable: true,
             applied_index: 0,
             version: None,
+            storage_version: None,
+            downgrade: Default::default(),
             listed: None,
             hash: Some(1),
             alarms: BTreeSet::new(),

@@ -49,12 +49,14 @@ pub fn write(world: &mut World) {
     });
 }
 
-/// Whoever serves a linearizable read must know every write that was acknowledged before.
-pub fn read(world: &mut World) {
+/// Whoever serves a linearizable read must know every write that was acknowledged before. Returns who does.
+pub fn read(world: &mut World) -> Vec<Ordinal> {
+    let mut serving = Vec::new();
     for ordinal in world.servers.keys().copied().collect::<Vec<_>>() {
         let Some(revision) = api::linearizable_revision(&world.servers, &world.network, ordinal) else {
             continue;
         };
+        serving.push(ordinal);
         let Some(sandbox) = world.kube.sandboxes.get(&ordinal) else { continue };
         let cluster = world.servers.get(&ordinal).map(|server| server.data.cluster);
         let formed = world.formed_of(sandbox.template.cluster);
@@ -65,4 +67,5 @@ pub fn read(world: &mut World) {
             world.violate(Violation::WriteLost { ordinal, revision, acknowledged: newest });
         }
     }
+    serving
 }

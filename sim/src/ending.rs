@@ -17,7 +17,8 @@ pub struct Ending {
     pub size: Option<u8>,
     pub formed: bool,
     pub replicas: Option<u8>,
-    pub pods: Vec<Ordinal>,
+    /// Whether each pod has the wanted form.
+    pub pods: Vec<(Ordinal, bool)>,
     /// Whether each claim belongs to the present cluster and is labelled with a member.
     pub claims: Vec<(Ordinal, bool, bool)>,
     pub members: Vec<(Ordinal, bool)>,
@@ -27,6 +28,7 @@ impl Ending {
     pub fn of(world: &World) -> Self {
         let objects = &world.kube.objects;
         let cluster = objects.cluster.as_ref();
+        let wanted = cluster.map(|cluster| cluster.form);
         let foreign = world.kube.foreign_claims();
         let claims = objects.claims.iter();
         let mut members: Vec<_> = world.members().values().map(|peer| (peer.ordinal, peer.learner)).collect();
@@ -34,8 +36,8 @@ impl Ending {
         Self {
             size: cluster.map(|cluster| cluster.goal.size),
             formed: cluster.is_some_and(|cluster| cluster.formed.is_some()),
-            replicas: objects.set.map(|set| set.replicas),
-            pods: objects.pods.keys().copied().collect(),
+            replicas: objects.set.map(|set| set.spec.replicas),
+            pods: objects.pods.iter().map(|(&it, pod)| (it, Some(pod.template.form) == wanted)).collect(),
             claims: claims.map(|(&it, claim)| (it, !foreign.contains(&it), claim.member.is_some())).collect(),
             members,
         }
@@ -63,7 +65,7 @@ pub fn differences(world: &World, plans: &[&Plan]) -> Vec<Wrong> {
     let wanted: Vec<Ordinal> = Ordinal::below(size).collect();
     let mut differences = wrong([
         (objects.order.is_none(), Wrong::OrderExists),
-        (objects.set.map_or(0, |set| set.replicas) == size, Wrong::Replicas),
+        (objects.set.map_or(0, |set| set.spec.replicas) == size, Wrong::Replicas),
         (objects.pods.keys().copied().eq(wanted.iter().copied()), Wrong::Pods),
         (if size > 0 { claims == wanted } else { stopped_claims(world, cluster, &claims) }, Wrong::Volumes),
     ]);
@@ -75,6 +77,9 @@ pub fn differences(world: &World, plans: &[&Plan]) -> Vec<Wrong> {
         differences.extend(wrong([
             (ordinals == wanted, Wrong::Members),
             (finished, Wrong::MemberUnfinished),
+            (objects.pods.values().all(|pod| pod.template.form == cluster.form), Wrong::Forms),
+            (objects.set.is_some_and(|set| set.spec.template.form == cluster.form), Wrong::Template),
+            (objects.record.is_some_and(|record| record.form == cluster.form), Wrong::Record),
             (wanted.iter().all(|ordinal| world.servers.contains_key(ordinal)), Wrong::EtcdNotRunning),
         ]));
     }

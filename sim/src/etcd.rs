@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use etcd_operator_core::member::MemberProgress;
 use etcd_operator_core::observed::{ClusterId, MemberId, Ordinal};
 use etcd_operator_core::quorum::quorum;
+use etcd_operator_core::version::Version;
 
 use crate::random::mix;
 
@@ -30,6 +31,23 @@ pub enum Release {
 
 impl Release {
     pub const ALL: [Self; 3] = [Self::V3_5, Self::V3_5_30, Self::V3_6];
+
+    /// As etcd of this release reports it.
+    pub fn version(self) -> Version {
+        match self {
+            Self::V3_5 => Version::new(3, 5, 29),
+            Self::V3_5_30 => Version::new(3, 5, 30),
+            Self::V3_6 => Version::new(3, 6, 11),
+        }
+    }
+
+    /// What it can be upgraded to.
+    pub fn next(self) -> Self {
+        match self {
+            Self::V3_5 => Self::V3_5_30,
+            Self::V3_5_30 | Self::V3_6 => Self::V3_6,
+        }
+    }
 
     pub fn max_learners(self) -> usize {
         match self {

@@ -2,6 +2,7 @@
 //! why it was decided.
 
 use etcd_operator_core::decide::{Goal, OnDelete, OnStop};
+use etcd_operator_core::form::Digest;
 use etcd_operator_core::observed::Ordinal;
 use etcd_operator_core::plan::Action;
 use etcd_operator_core::request::{self, Change, MemberChange, Object, OnlyIf, Request, Write};
@@ -9,7 +10,9 @@ use etcd_operator_core::round::Outcome;
 use etcd_operator_core::status::Trouble;
 
 use crate::etcd::api::{self, Call};
-use crate::kube::{Cluster, Objects, Order, Set, Template};
+use crate::form::Form;
+use crate::kube::{Cluster, Objects, Order, Record, Set, SetSpec, Template};
+use crate::rolling;
 use crate::watch;
 use crate::world::World;
 
@@ -23,18 +26,25 @@ pub struct Wanted {
     /// Whether the user had asked for the end of all data. Who did so cannot count on taking it back while it is
     /// under way.
     pub data_may_go: bool,
+    pub form: Form,
+    pub recorded: Option<Form>,
+    /// It arrives long after it was sent.
+    pub late: bool,
 }
 
 impl Wanted {
     /// What is created is what was read. What the operator may do is what the user wanted at that time: whether a cache
     /// knew it is no excuse.
-    pub fn of(read: &Cluster, live: &Objects) -> Self {
+    pub fn of(read: &Cluster, record: Option<Record>, live: &Objects) -> Self {
         let adopts = read.goal.adopts.as_deref();
         let wants = |what: fn(&Goal, bool) -> bool| {
             live.cluster.as_ref().is_some_and(|cluster| what(&cluster.goal, cluster.deleting))
         };
         Self {
             cluster: read.uid,
+            form: read.form,
+            recorded: record.map(|record| record.form),
+            late: false,
             adopts: adopts.and_then(|former| former.strip_prefix("cluster-")?.parse().ok()),
             stopping: wants(|goal, _| goal.size == 0),
             data_may_go: wants(|goal, deleting| {
@@ -42,6 +52,12 @@ impl Wanted {
                     || goal.size == 0 && goal.on_stop == OnStop::Delete
             }),
         }
+    }
+
+    /// The form with this digest: the one that is wanted, the one that is recorded, or else what pods are created in.
+    fn find(self, digest: &Digest, set: Option<Set>) -> Option<Form> {
+        let mut known = [Some(self.form), self.recorded].into_iter().flatten();
+        known.find(|form| form.digest() == *digest).or(Some(set?.spec.template.form))
     }
 }
 
@@ -77,10 +93,18 @@ fn apply(world: &mut World, write: &Write, wanted: Wanted) -> Outcome {
         Object::Order => change_order(world, &write.change, wanted),
         Object::Set => change_set(world, &write.change, wanted),
         Object::Pod(ordinal) => {
-            watch::voter_is_left_alone(world, ordinal, wanted);
+            let voters = world.members().values().filter(|peer| !peer.learner).count();
+            if write.change == Change::Evict && !world.kube.allows_eviction(ordinal, voters) {
+                let why = "it would violate the pod's disruption budget";
+                return Outcome::NotDone(Trouble::EvictionNotYet(why.into()));
+            }
+            if !wanted.stopping && !watch::is_deleting(world) {
+                rolling::pod_may_end(world, ordinal, wanted, write.change == Change::Evict);
+            }
             world.kube.objects.pods.entry(ordinal).and_modify(|pod| pod.terminating = true);
         }
         Object::Claim(ordinal) => change_claim(world, ordinal, &write.change, wanted),
+        Object::Form => record_form(world, &write.change, wanted),
         Object::Service(_) | Object::Budget => {}
     }
     Outcome::Done
@@ -115,16 +139,34 @@ fn change_set(world: &mut World, change: &Change, wanted: Wanted) {
     world.kube.objects.set = if let Change::CreateSet(replicas) = *change {
         let owner = world.kube.objects.cluster.as_ref().map(|cluster| cluster.uid);
         world.lineage.set_created_late |= owner != Some(wanted.cluster);
-        let template = Template { cluster: wanted.cluster, adopts: wanted.adopts };
-        Some(Set { uid: world.kube.uid(), version: 1, replicas, template })
+        let form = wanted.recorded.unwrap_or(wanted.form);
+        let template = Template { cluster: wanted.cluster, adopts: wanted.adopts, form };
+        Some(Set::new(world.kube.uid(), SetSpec { replicas, template }))
+    } else if let Change::SetTemplate(digest) = change {
+        before.map(|set| {
+            let form = wanted.find(digest, before).unwrap_or(wanted.form);
+            let template = Template { form, ..set.spec.template };
+            set.changed(SetSpec { template, ..set.spec })
+        })
     } else if let Change::SetReplicas(replicas) = *change {
-        for ordinal in (replicas..before.map_or(0, |set| set.replicas)).map(Ordinal) {
+        for ordinal in (replicas..before.map_or(0, |set| set.spec.replicas)).map(Ordinal) {
             watch::voter_is_left_alone(world, ordinal, wanted);
         }
-        before.map(|set| Set { version: set.version + 1, replicas, ..set })
+        before.map(|set| set.changed(SetSpec { replicas, ..set.spec }))
     } else {
         None
     };
+}
+
+fn record_form(world: &mut World, change: &Change, wanted: Wanted) {
+    let Change::RecordForm(digest) = change else { return };
+    let Some(form) = wanted.find(digest, world.kube.objects.set) else { return };
+    rolling::form_is_run_by_all(world, form);
+    let before = world.kube.objects.record;
+    world.kube.objects.record = Some(match before {
+        Some(record) => Record { version: record.version + 1, form, ..record },
+        None => Record { uid: world.kube.uid(), version: 1, cluster: wanted.cluster, form },
+    });
 }
 
 fn change_claim(world: &mut World, ordinal: Ordinal, change: &Change, wanted: Wanted) {
@@ -162,6 +204,14 @@ fn change_members(world: &mut World, request::Call { via, cluster, change }: req
         MemberChange::Promote(member) => call.promote(via, member),
         MemberChange::MoveLeader { from, to } => call.move_leader(from, to),
         MemberChange::Remove(member) => call.remove(via, member),
+        MemberChange::EnableDowngrade(to) => {
+            world.downgrade = Some(to);
+            Ok(())
+        }
+        MemberChange::CancelDowngrade => {
+            world.downgrade = None;
+            Ok(())
+        }
     };
     if result.is_ok() && matches!(change, MemberChange::Remove(_)) {
         watch::quorum_is_left(world);

@@ -7,6 +7,7 @@ use etcd_operator_core::observed::Ordinal;
 use etcd_operator_core::quorum::quorum;
 
 use crate::etcd::Tick;
+use crate::form::{Edit, Flaw};
 use crate::kube::Cluster;
 use crate::observe::uid;
 use crate::operator::Operator;
@@ -16,6 +17,11 @@ use crate::world::World;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
     pub edit: u64,
+    /// A user edits what members are made from.
+    pub edit_form: u64,
+    /// Somebody drains the node of a pod.
+    pub drain: u64,
+    pub record_deleted: u64,
     pub kill: u64,
     pub delete_pod: u64,
     pub lose_volume: u64,
@@ -47,11 +53,17 @@ impl Faults {
         if world.random.chance(self.edit) {
             edit_spec(world);
         }
+        if world.random.chance(self.edit_form) {
+            edit_form(world);
+        }
         self.strike_pods(world);
         self.strike_network(world);
         self.strike_operators(world, operators);
         if world.random.chance(self.order_deleted) && world.kube.objects.order.take().is_some() {
             world.note(|| "a user deletes the bootstrap order".into());
+        }
+        if world.random.chance(self.record_deleted) && world.kube.objects.record.take().is_some() {
+            world.note(|| "a user deletes the record of the form".into());
         }
         if world.random.chance(self.set_deleted) && world.kube.objects.set.take().is_some() {
             world.note(|| "a user deletes the StatefulSet".into());
@@ -93,6 +105,14 @@ impl Faults {
         {
             pod.terminating = true;
             world.note(|| format!("a user deletes pod {ordinal}"));
+        }
+        let voters = world.members().values().filter(|peer| !peer.learner).count();
+        if world.random.chance(self.drain)
+            && world.kube.allows_eviction(ordinal, voters)
+            && let Some(pod) = world.kube.objects.pods.get_mut(&ordinal)
+        {
+            pod.terminating = true;
+            world.note(|| format!("a drain evicts pod {ordinal}"));
         }
         if world.random.chance(self.lose_volume) {
             let bearable = may_lose(world, ordinal);
@@ -180,6 +200,19 @@ fn edit_spec(world: &mut World) {
     }
 }
 
+/// A container that crashes before the bootstrap may have used the order up, which nobody but a user can mend.
+fn edit_form(world: &mut World) {
+    let Some(cluster) = world.kube.objects.cluster.as_ref().filter(|cluster| !cluster.deleting) else {
+        return;
+    };
+    let formed = cluster.formed.is_some() && world.kube.objects.order.is_none();
+    let flaw =
+        Edit::Flawed(if formed && world.random.chance(500) { Flaw::Crashes } else { Flaw::ImageMissing });
+    let edits = [Edit::Harmless, Edit::Harmless, Edit::Upgrade, Edit::Revert, flaw];
+    let edit = *world.random.pick(&edits).unwrap_or(&Edit::Harmless);
+    world.edit_form(edit);
+}
+
 /// The UID of no cluster.
 const NOBODY: u64 = 0;
 
@@ -189,11 +222,11 @@ const NOBODY: u64 = 0;
 fn recreate(world: &mut World) {
     let objects = &world.kube.objects;
     let left = objects.claims.values().next().map(|claim| claim.cluster_uid);
-    let deleted = world.lineage.deleted.as_ref().map(|cluster| (cluster.uid, cluster.goal.clone()));
-    if let (None, Some((former, goal))) = (&objects.cluster, deleted) {
+    let deleted = world.lineage.deleted.clone();
+    if let (None, Some(Cluster { uid: former, goal, form, .. })) = (&objects.cluster, deleted) {
         let choices = [None, Some(former), left, left, Some(NOBODY)];
         let adopts = world.random.pick(&choices).copied().flatten().map(|former| uid("cluster", former));
-        world.create_cluster(Goal { adopts, on_delete: OnDelete::Retain, ..goal });
+        world.create_cluster(Goal { adopts, on_delete: OnDelete::Retain, ..goal }, form);
         return;
     }
     let foreign = world.kube.foreign_claims();

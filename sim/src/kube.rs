@@ -7,10 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use etcd_operator_core::decide::{Goal, OnDelete};
 use etcd_operator_core::observed::{ClusterId, MemberId, Ordinal, Process};
+use etcd_operator_core::quorum::quorum;
 use etcd_operator_core::request::Object;
 
 use crate::agent::Memory;
 use crate::etcd::{Data, Tick};
+use crate::form::Form;
 use crate::observe::uid;
 
 /// What the API server holds.
@@ -18,6 +20,7 @@ use crate::observe::uid;
 pub struct Objects {
     pub cluster: Option<Cluster>,
     pub order: Option<Order>,
+    pub record: Option<Record>,
     pub set: Option<Set>,
     pub pods: BTreeMap<Ordinal, Pod>,
     pub claims: BTreeMap<Ordinal, Claim>,
@@ -28,6 +31,7 @@ pub struct Cluster {
     pub uid: u64,
     pub version: u64,
     pub goal: Goal,
+    pub form: Form,
     pub deleting: bool,
     pub finalizer: bool,
     pub formed: Option<(ClusterId, Tick)>,
@@ -44,10 +48,42 @@ pub struct Order {
     pub size: u8,
 }
 
+/// The ConfigMap with the form that all members ran together last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    pub uid: u64,
+    pub version: u64,
+    /// The EtcdCluster that owns it, by its UID.
+    pub cluster: u64,
+    pub form: Form,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Set {
     pub uid: u64,
     pub version: u64,
+    pub generation: u64,
+    pub spec: SetSpec,
+    /// What its controller has read, and of which generation that is.
+    pub read: Option<(SetSpec, u64)>,
+}
+
+impl Set {
+    pub fn new(uid: u64, spec: SetSpec) -> Self {
+        Self { uid, version: 1, generation: 1, spec, read: None }
+    }
+
+    pub fn changed(self, spec: SetSpec) -> Self {
+        Self { version: self.version + 1, generation: self.generation + 1, spec, ..self }
+    }
+
+    pub fn is_followed(self) -> bool {
+        self.read.is_some_and(|(_, generation)| generation == self.generation)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SetSpec {
     pub replicas: u8,
     pub template: Template,
 }
@@ -59,6 +95,7 @@ pub struct Template {
     pub cluster: u64,
     /// The previous EtcdCluster whose volumes the agents accept.
     pub adopts: Option<u64>,
+    pub form: Form,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -67,8 +104,10 @@ pub struct Pod {
     /// The StatefulSet that owns it, by its UID.
     pub set: u64,
     pub template: Template,
+    pub created: Tick,
     pub terminating: bool,
     pub published: bool,
+    pub ready: bool,
     /// What the kubelet last reported.
     pub reported: Process,
 }
@@ -107,6 +146,8 @@ pub struct Sandbox {
     pub starts: Tick,
     pub published_from: Tick,
     pub state: Process,
+    /// Whether its etcd serves.
+    pub ready: bool,
     /// How often in a row etcd ended by itself.
     pub failures: u32,
     pub memory: Memory,
@@ -123,6 +164,8 @@ pub struct Kube {
     pub unplaceable: BTreeSet<Ordinal>,
     /// Since when nodes are down. Each volume has a node of its own.
     pub nodes_down: BTreeMap<u64, Tick>,
+    /// Pods that were created in this tick.
+    pub created: Vec<Ordinal>,
     last_uid: u64,
 }
 
@@ -145,9 +188,10 @@ impl Kube {
     }
 
     /// A user creates the EtcdCluster, perhaps again under its name.
-    pub fn create_cluster(&mut self, goal: Goal) -> u64 {
+    pub fn create_cluster(&mut self, goal: Goal, form: Form) -> u64 {
         let uid = self.uid();
-        let cluster = Cluster { uid, version: 1, goal, deleting: false, finalizer: false, formed: None };
+        let cluster =
+            Cluster { uid, version: 1, goal, form, deleting: false, finalizer: false, formed: None };
         self.objects.cluster = Some(cluster);
         uid
     }
@@ -161,6 +205,16 @@ impl Kube {
                 self.objects.cluster = None;
             }
         }
+    }
+
+    /// Whether the disruption budget lets this pod go, while there are so many voters.
+    pub fn allows_eviction(&self, ordinal: Ordinal, voters: usize) -> bool {
+        let Some(goal) = self.objects.cluster.as_ref().map(|cluster| &cluster.goal) else { return true };
+        let is_healthy = |pod: &&Pod| pod.ready && !pod.terminating;
+        let healthy = self.objects.pods.values().filter(is_healthy).count();
+        let itself = usize::from(self.objects.pods.get(&ordinal).as_ref().is_some_and(is_healthy));
+        let needed = quorum(voters.max(usize::from(goal.size)));
+        !goal.disruption_budget || healthy - itself >= needed
     }
 
     /// The claims that belong to another EtcdCluster than the present one.
@@ -177,6 +231,7 @@ impl Objects {
         let (kind, number, version) = match object {
             Object::Cluster => self.cluster.as_ref().map(|it| ("cluster", it.uid, it.version)),
             Object::Order => self.order.map(|it| ("order", it.uid, it.version)),
+            Object::Form => self.record.map(|it| ("form", it.uid, it.version)),
             Object::Set => self.set.map(|it| ("set", it.uid, it.version)),
             Object::Pod(ordinal) => self.pods.get(&ordinal).map(|it| ("pod", it.uid, 0)),
             Object::Claim(ordinal) => self.claims.get(&ordinal).map(|it| ("claim", it.uid, it.version)),
@@ -192,7 +247,8 @@ impl Objects {
         let changed = [
             unversioned(&self.cluster) != unversioned(&before.cluster),
             self.order != before.order,
-            self.set.map(|set| (set.uid, set.replicas)) != before.set.map(|set| (set.uid, set.replicas)),
+            self.set.map(|set| (set.uid, set.spec)) != before.set.map(|set| (set.uid, set.spec)),
+            self.record != before.record,
         ];
         let ordinals = || Ordinal::below(u8::MAX);
         let pods = ordinals().filter(|it| self.pods.get(it) != before.pods.get(it)).count();

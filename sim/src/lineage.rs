@@ -7,6 +7,7 @@ use etcd_operator_core::decide::{Goal, OnDelete};
 use etcd_operator_core::observed::{ClusterId, Ordinal};
 
 use crate::etcd;
+use crate::form::Form;
 use crate::kube::Cluster;
 use crate::problem::Violation;
 use crate::world::World;
@@ -29,9 +30,9 @@ pub struct Lineage {
 }
 
 impl World {
-    pub fn create_cluster(&mut self, goal: Goal) {
+    pub fn create_cluster(&mut self, goal: Goal, form: Form) {
         self.note(|| format!("a user creates the cluster: {goal:?}"));
-        self.lineage.latest = self.kube.create_cluster(goal);
+        self.lineage.latest = self.kube.create_cluster(goal, form);
     }
 
     pub fn delete_cluster(&mut self, on_delete: OnDelete) {

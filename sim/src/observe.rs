@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use etcd_operator_core::decide::Goal;
 use etcd_operator_core::observe::{Reply, etcd};
-use etcd_operator_core::observed::{Claim, Cluster, Etcd, Formed, Observed, Order, Pod, Set, Versions};
+use etcd_operator_core::observed::{
+    Claim, Cluster, Etcd, FormRecord, Formed, Observed, Order, Pod, Set, Versions,
+};
 use etcd_operator_core::request::Object;
 use etcd_operator_core::round::Memory;
 use jiff::Timestamp;
@@ -30,14 +32,17 @@ pub fn observe(
     memory: &mut Memory,
 ) -> Option<(Goal, Observed)> {
     let cluster = objects.cluster.as_ref()?;
-    let goal = cluster.goal.clone();
+    let goal = Goal { form: Some(cluster.form.wanted()), ..cluster.goal.clone() };
     let version = |object| Some(objects.identity(object)?.1);
     let mut observed = Observed {
         now: time(world.now),
         cluster: Cluster {
             uid: uid("cluster", cluster.uid),
+            generation: None,
             deleting: cluster.deleting,
             finalizer: cluster.finalizer,
+            restart: None,
+            moved_leader: None,
             formed: cluster.formed.map(|(id, since)| Formed { id, since: time(since) }),
         },
         order: objects.order.filter(|order| order.cluster == cluster.uid).map(|order| Order {
@@ -45,10 +50,19 @@ pub fn observe(
             armed: order.armed,
             size: order.size,
         }),
-        set: objects.set.filter(|set| set.template.cluster == cluster.uid).map(|set| Set {
+        set: objects.set.filter(|set| set.spec.template.cluster == cluster.uid).map(|set| Set {
             uid: uid("set", set.uid),
-            replicas: set.replicas,
+            replicas: set.spec.replicas,
             rejected: BTreeMap::new(),
+            template: Some(set.spec.template.form.digest()),
+            unmarked: false,
+            followed: set.is_followed(),
+        }),
+        record: objects.record.filter(|record| record.cluster == cluster.uid).map(|record| FormRecord {
+            uid: uid("form", record.uid),
+            form: record.form.digest(),
+            version: record.form.release.version(),
+            held_generation: None,
         }),
         pods: objects.pods.iter().map(|(&ordinal, pod)| (ordinal, see_pod(pod))).collect(),
         claims: objects.claims.iter().map(|(&ordinal, claim)| (ordinal, see_claim(claim))).collect(),
@@ -58,6 +72,7 @@ pub fn observe(
             cluster: version(Object::Cluster),
             order: version(Object::Order),
             set: version(Object::Set),
+            record: version(Object::Form),
             claims: objects.claims.iter().map(|(&it, claim)| (it, claim.version.to_string())).collect(),
         },
     };
@@ -71,6 +86,7 @@ fn see_pod(pod: &crate::kube::Pod) -> Pod {
         terminating: pod.terminating,
         published: pod.published,
         etcd: pod.reported.clone(),
+        form: Some(pod.template.form.digest()),
     }
 }
 

@@ -18,6 +18,7 @@ use crate::etcd::Tick;
 use crate::execute::{Wanted, execute};
 use crate::kube::Objects;
 use crate::observe::{Sight, observe, time};
+use crate::rolling;
 use crate::world::World;
 
 #[derive(Clone, Debug, Default)]
@@ -31,6 +32,7 @@ pub struct Operator {
     steps: VecDeque<Action>,
     basis: Option<(Observed, Wanted)>,
     next_round: Tick,
+    last_step: Tick,
     /// The last plan, to tell whether it has become quiet.
     pub last_plan: Plan,
     pub quiet_since: Option<Tick>,
@@ -111,6 +113,8 @@ impl Operator {
         Objects {
             cluster: cluster.as_deref().unwrap_or(live).cluster.clone(),
             order: order.as_deref().unwrap_or(live).order,
+            // Both are ConfigMaps.
+            record: order.as_deref().unwrap_or(live).record,
             set: set.as_deref().unwrap_or(live).set,
             pods: pods.as_deref().unwrap_or(live).pods.clone(),
             claims: claims.as_deref().unwrap_or(live).claims.clone(),
@@ -119,7 +123,8 @@ impl Operator {
 
     fn observe(&mut self, world: &mut World) {
         let freshness = self.round.begin(time(world.now));
-        let ago = world.observation_time();
+        // An observation begins when the step before it is done.
+        let ago = world.observation_time().min(world.now - self.last_step);
         let live = world.objects(ago);
         let objects = match freshness {
             Freshness::Live if self.bug != Some(Bug::CacheTrusted) => (*live).clone(),
@@ -146,6 +151,13 @@ impl Operator {
                     Some(bug) => bug.twist(plan, &seen),
                     None => plan,
                 };
+                if ago == 0 && !seen.cluster.deleting {
+                    rolling::decision_is_safe(world, &seen, &plan);
+                }
+                let sees_all = self.frozen.iter().all(Option::is_none) && !self.sight.etcd_unreachable;
+                if sees_all && !goal.paused {
+                    world.observed_clearly();
+                }
                 if plan != self.last_plan && !plan.is_settled() {
                     let text = plan.to_string();
                     world.note(|| format!("operator {}: {}", self.name, text.trim_end().replace('\n', "; ")));
@@ -157,7 +169,10 @@ impl Operator {
                     self.rest(world, &ended);
                 }
                 self.steps = plan.actions.iter().cloned().collect();
-                self.basis = objects.cluster.as_ref().map(|cluster| (seen, Wanted::of(cluster, &live)));
+                self.basis = objects
+                    .cluster
+                    .as_ref()
+                    .map(|cluster| (seen, Wanted::of(cluster, objects.record, &live)));
                 self.settle(world, plan);
                 // A member that fails between the two is the business of etcd's own check.
                 if !world.strict
@@ -186,6 +201,7 @@ impl Operator {
     }
 
     fn step(&mut self, world: &mut World, action: &Action) {
+        self.last_step = world.now;
         let Some((seen, wanted)) = &self.basis else { return };
         let wanted = *wanted;
         let mut request = match self.round.request(action, seen, &names()) {
@@ -229,7 +245,7 @@ impl Operator {
     fn deliver_late(&mut self, world: &mut World) {
         let due: Vec<_> = self.late.extract_if(.., |(when, ..)| world.now >= *when).collect();
         for (_, action, request, wanted) in due {
-            execute(world, &action, &request, wanted);
+            execute(world, &action, &request, Wanted { late: true, ..wanted });
         }
     }
 }

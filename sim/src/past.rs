@@ -5,9 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use etcd_operator_core::observed::{Answer, Member, Members, Ordinal};
-use etcd_operator_core::version::Version;
 
-use crate::etcd::{Release, Tick, api};
+use crate::etcd::{Tick, api, consensus};
 use crate::kube::Objects;
 use crate::world::World;
 
@@ -83,11 +82,9 @@ impl World {
             leader: server.leader,
             linearizable,
             applied_index: server.applied.index as u64,
-            version: Some(match server.release {
-                Release::V3_5 => Version::new(3, 5, 0),
-                Release::V3_5_30 => Version::new(3, 5, 30),
-                Release::V3_6 => Version::new(3, 6, 11),
-            }),
+            version: Some(server.release.version()),
+            storage_version: self.storage_version(server.release),
+            downgrade: self.reported_downgrade(server.release),
             listed: None,
             // Equal logs give equal hashes; that they are equal is checked at every commit.
             hash: linearizable.then_some(1),
@@ -98,7 +95,10 @@ impl World {
             learner: peer.learner,
             start: peer.start,
         };
-        let list = server.applied.members.iter().map(|(&id, peer)| (id, member(peer))).collect();
+        // A linearizable list waits until the member has applied what its leader had committed.
+        let leader = consensus::leader_of(&self.servers, &self.network, ordinal).filter(|_| linearizable);
+        let source = leader.and_then(|leader| self.servers.get(&leader)).unwrap_or(server);
+        let list = source.applied.members.iter().map(|(&id, peer)| (id, member(peer))).collect();
         let members = Members { cluster: answer.cluster, leader: answer.leader, list };
         let pod = self.kube.sandboxes.get(&ordinal)?.uid;
         Some(Reply { pod, answer, members })

@@ -8,8 +8,13 @@ use etcd_operator_core::plan::Plan;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Problem {
     Violated(Violation),
-    NotConverged { wrong: Vec<Wrong>, plan: Plan },
+    NotConverged {
+        wrong: Vec<Wrong>,
+        plan: Plan,
+    },
     WrongEnd(Vec<Wrong>),
+    /// So many pods never got the wanted form.
+    NotRolled,
 }
 
 /// What must hold at every tick.
@@ -43,10 +48,20 @@ pub enum Violation {
     ForeignVolumeDeleted(Ordinal),
     /// The operator adopted a volume, and no annotation named its cluster.
     VolumeAdoptedUnasked(Ordinal),
-    /// The operator deleted a pod that runs a voter.
+    /// The operator ended a pod that runs a voter in the form that is wanted.
     VoterDisrupted { member: MemberId, ordinal: Ordinal },
     /// The operator removed a member, and now no voter is connected to a quorum.
     QuorumLost { connected: usize, voters: usize },
+    /// The operator ended pods of serving voters before those that it had ended served again.
+    TooManyEnded { ended: usize, voters: usize },
+    /// Another pod gets a form that no member ever served in.
+    FormSpread(Ordinal),
+    /// The operator ended a pod while the StatefulSet's controller would not create it in the wanted form.
+    EndedUnprepared(Ordinal),
+    /// The operator ended the pod of the leader before those of followers.
+    LeaderEndedFirst(Ordinal),
+    /// The operator recorded a form that this member never served in.
+    RecordedEarly(Ordinal),
 }
 
 /// What differs from the expected state at the end.
@@ -62,6 +77,9 @@ pub enum Wrong {
     Members,
     MemberUnfinished,
     EtcdNotRunning,
+    Forms,
+    Template,
+    Record,
     ForeignVolumesNotRefused,
 }
 
@@ -77,7 +95,12 @@ impl Violation {
             | Self::ForeignVolumeDeleted(_)
             | Self::VolumeAdoptedUnasked(_)
             | Self::VoterDisrupted { .. }
-            | Self::QuorumLost { .. } => Promise::Service,
+            | Self::QuorumLost { .. }
+            | Self::TooManyEnded { .. }
+            | Self::FormSpread(_)
+            | Self::EndedUnprepared(_)
+            | Self::LeaderEndedFirst(_)
+            | Self::RecordedEarly(_) => Promise::Service,
         }
     }
 }
@@ -87,6 +110,7 @@ impl fmt::Display for Problem {
         match self {
             Self::Violated(violation) => write!(f, "{violation:?}"),
             Self::NotConverged { wrong, plan } => write!(f, "not converged: {wrong:?}; last plan: {plan}"),
+            Self::NotRolled => write!(f, "too few pods got the wanted form"),
             Self::WrongEnd(wrong) => write!(f, "converged to a wrong state: {wrong:?}"),
         }
     }

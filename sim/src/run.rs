@@ -10,8 +10,10 @@ use etcd_operator_core::plan::{Plan, Refusal, WaitingOn};
 use crate::agent;
 use crate::bugs::Bug;
 use crate::ending::{self, Ending};
-use crate::etcd::{Change, Tick};
+use crate::etcd::{Change, Tick, election};
 use crate::faults;
+use crate::form::Edit;
+use crate::kube::Cluster;
 use crate::observe::{Sight, uid};
 use crate::operator::{Operator, Troubles};
 use crate::problem::{Problem, Promise, Wrong};
@@ -37,6 +39,8 @@ pub struct Success {
     pub effects: u64,
     /// How many objects they changed, and how many membership changes etcd agreed upon; counted only without faults.
     pub changes: (u64, usize),
+    /// How many serving members they restarted.
+    pub restarts: usize,
     pub ending: Ending,
 }
 
@@ -67,19 +71,20 @@ struct Run<'a> {
 impl<'a> Run<'a> {
     fn new(script: &'a Script) -> Self {
         let mut world = World::new(Random::new(script.seed), script.traced);
-        world.release = script.release;
         world.strict = script.strict;
         world.killed_at_first_start = script.killed_at_first_start;
         world.past.depth = script.observation_time;
         world.network.loss_per_mille = script.loss_per_mille;
         world.agent_bugs = agent::Bugs { follows_old_orders: script.bug == Some(Bug::OldOrderHonoured) };
-        world.create_cluster(Goal {
-            size: script.size,
-            paused: false,
+        world.has_rivals = script.operators > 1;
+        let form = world.new_form(script.release, None);
+        let goal = Goal {
             on_stop: script.on_stop,
             on_delete: script.on_delete,
-            adopts: None,
-        });
+            disruption_budget: script.disruption_budget,
+            ..Goal::of_size(script.size)
+        };
+        world.create_cluster(goal, form);
         let operators = (0..script.operators)
             .map(|name| {
                 let mut operator = Operator::new(name, script.bug);
@@ -99,10 +104,16 @@ impl<'a> Run<'a> {
         }
         self.end_faults();
         self.settle()?;
-        for &step in &self.script.steps {
+        let mut steps = self.script.steps.iter().copied().peekable();
+        while let Some(step) = steps.next() {
             self.take(step);
             self.operators.iter_mut().for_each(|operator| operator.quiet_since = None);
-            self.settle()?;
+            match (step, steps.peek()) {
+                (Step::WhenRolled(count), _) => self.wait_for_rolled(count)?,
+                (Step::Later(ticks), _) => (0..ticks).try_for_each(|_| self.tick())?,
+                (_, Some(Step::WhenRolled(_) | Step::Later(_))) => {}
+                _ => self.settle()?,
+            }
         }
         let effects = self.operators.iter().map(|operator| operator.effects).sum();
         let logs = self.world.truth.clusters.values().map(|committed| &committed.log);
@@ -113,6 +124,7 @@ impl<'a> Run<'a> {
             acked: self.world.client.acked,
             effects,
             changes: (self.changes, memberships),
+            restarts: self.world.ended.count,
             ending: Ending::of(&self.world),
         })
     }
@@ -127,6 +139,14 @@ impl<'a> Run<'a> {
                     cluster.version += 1;
                 }
             }
+            Step::Edit(edit) => world.edit_form(edit),
+            Step::WhenRolled(_) | Step::Later(_) => {}
+            Step::Lead(ordinal) => {
+                election::wins(&mut world.servers, &world.network, ordinal, world.now, true);
+            }
+            Step::DeletePod(ordinal) => {
+                world.kube.objects.pods.entry(ordinal).and_modify(|pod| pod.terminating = true);
+            }
             Step::NodeDown(ordinal) => world.take_node_down(ordinal),
             Step::NodesUp => world.kube.nodes_down.clear(),
             Step::ForceDeletion(ordinal) => world.force_deletion(ordinal),
@@ -134,7 +154,8 @@ impl<'a> Run<'a> {
             Step::Delete(on_delete) => world.delete_cluster(on_delete),
             Step::Adopt => {
                 if let Some(former) = world.lineage.deleted.clone() {
-                    world.create_cluster(Goal { adopts: Some(uid("cluster", former.uid)), ..former.goal });
+                    let goal = Goal { adopts: Some(uid("cluster", former.uid)), ..former.goal };
+                    world.create_cluster(goal, former.form);
                 }
             }
         }
@@ -174,12 +195,36 @@ impl<'a> Run<'a> {
             cluster.goal.paused = false;
             cluster.version += 1;
         }
+        self.mend_form();
         for operator in &mut self.operators {
             operator.thaw();
             operator.sight = Sight::default();
             operator.troubles = Troubles::default();
             operator.quiet_since = None;
         }
+    }
+
+    /// Whoever asked for a form that cannot work notices that in the end.
+    fn mend_form(&mut self) {
+        for edit in [Edit::Revert, Edit::Harmless] {
+            let flawed = |cluster: &Cluster| cluster.form.flaw.is_some() && !cluster.deleting;
+            if self.world.kube.objects.cluster.as_ref().is_some_and(flawed) {
+                self.world.edit_form(edit);
+            }
+        }
+    }
+
+    fn wait_for_rolled(&mut self, count: usize) -> Result<(), Failure> {
+        for _ in 0..TIME_TO_SETTLE {
+            let objects = &self.world.kube.objects;
+            let wanted = objects.cluster.as_ref().map(|cluster| cluster.form);
+            let rolled = objects.pods.values().filter(|pod| Some(pod.template.form) == wanted);
+            if rolled.count() >= count {
+                return Ok(());
+            }
+            self.tick()?;
+        }
+        Err(self.fail(Problem::NotRolled))
     }
 
     /// Everything gets where it should be, and stays there.
@@ -197,6 +242,10 @@ impl<'a> Run<'a> {
             blocked_for = if self.waits_for_a_node() { blocked_for + 1 } else { 0 };
             if blocked_for > QUIET {
                 return Ok(());
+            }
+            // A member that has not caught up yet is not what is expected, and nothing can be done about it.
+            if !self.world.all_serve() && now + TIME_TO_SETTLE / 2 < deadline {
+                self.operators.iter_mut().for_each(|operator| operator.quiet_since = None);
             }
             if self.operators.iter().all(quiet) {
                 let wrong = self.differences();

@@ -6,6 +6,7 @@ use etcd_operator_core::observed::Ordinal;
 use crate::bugs::Bug;
 use crate::etcd::{Release, Tick};
 use crate::faults::Faults;
+use crate::form::Edit;
 use crate::observe::Sight;
 use crate::operator::{Disturbance, Troubles};
 use crate::random::Random;
@@ -35,11 +36,20 @@ pub struct Script {
     pub steps: Vec<Step>,
     /// What happens to one effect of the operator, counted from 1.
     pub disturbed: Option<(u64, Disturbance)>,
+    pub disruption_budget: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub enum Step {
     Size(u8),
+    Edit(Edit),
+    /// Waits until so many pods have the wanted form.
+    WhenRolled(usize),
+    /// So much time passes.
+    Later(Tick),
+    /// The member of a pod leads from now on.
+    Lead(Ordinal),
+    DeletePod(Ordinal),
     /// The node of a pod is down.
     NodeDown(Ordinal),
     /// All nodes return.
@@ -75,6 +85,7 @@ impl Script {
             faulty_for: 0,
             steps: sizes.iter().copied().map(Step::Size).collect(),
             disturbed: None,
+            disruption_budget: true,
         }
     }
 
@@ -84,6 +95,9 @@ impl Script {
         let mut often = |per_mille: u64| if random.chance(500) { random.below(per_mille + 1) } else { 0 };
         let faults = Faults {
             edit: often(15),
+            edit_form: 0,
+            drain: 0,
+            record_deleted: 0,
             kill: often(15),
             delete_pod: often(10),
             lose_volume: often(6),
@@ -125,13 +139,21 @@ impl Script {
         script.faults.unbearable = random.chance(50);
         script.troubles = troubles;
         if !script.strict {
-            // Between the last look and the call nobody but etcd can check.
+            // Between the last look and the call nobody but etcd can check: neither a request that arrives late, nor what
+            // another operator does in the same moment.
             script.troubles.late_request = 0;
+            script.operators = 1;
         }
         script.sight = sight;
         script.killed_at_first_start = 5;
         script.observation_time = observation_time;
         script.loss_per_mille = loss_per_mille;
+        // Drawn last, so that what a seed showed before there were forms is still what it shows.
+        let mut often = |per_mille: u64| if random.chance(500) { random.below(per_mille + 1) } else { 0 };
+        script.faults.edit_form = often(20);
+        script.faults.drain = often(20);
+        script.faults.record_deleted = often(3);
+        script.disruption_budget = !random.chance(200);
         script
     }
 

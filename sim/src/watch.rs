@@ -62,6 +62,6 @@ pub fn quorum_is_left(world: &mut World) {
     }
 }
 
-fn is_deleting(world: &World) -> bool {
+pub fn is_deleting(world: &World) -> bool {
     world.kube.objects.cluster.as_ref().is_none_or(|cluster| cluster.deleting)
 }

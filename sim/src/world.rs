@@ -2,17 +2,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use etcd_operator_core::observed::{self, ClusterId, MemberId, Ordinal, Process};
+use etcd_operator_core::observed::{self, Blocked, ClusterId, MemberId, Ordinal, Process};
+use etcd_operator_core::version::Version;
 
 use crate::agent::{self, Bugs, Verdict};
 use crate::client::{self, Client};
 use crate::etcd::consensus::{self, Network, Servers, Truth};
-use crate::etcd::{self, Exit, Release, Server, Tick};
-use crate::kube::Kube;
+use crate::etcd::{self, Exit, Server, Tick};
+use crate::form::{Flaw, Forms};
+use crate::kube::{Kube, Template};
 use crate::lineage::Lineage;
 use crate::past::Past;
 use crate::problem::Violation;
 use crate::random::Random;
+use crate::rolling::Ended;
 
 #[derive(Debug)]
 pub struct World {
@@ -23,8 +26,9 @@ pub struct World {
     pub network: Network,
     pub truth: Truth,
     pub client: Client,
-    pub release: Release,
     pub strict: bool,
+    /// The version to which etcd is on its way back.
+    pub downgrade: Option<Version>,
     pub agent_bugs: Bugs,
     /// How often, out of a thousand times, etcd is killed between the agent's note on the volume and the first entry in the
     /// log.
@@ -33,6 +37,10 @@ pub struct World {
     /// Pods that reach each other, but that no operator reaches.
     pub unreachable: BTreeSet<Ordinal>,
     pub lineage: Lineage,
+    pub forms: Forms,
+    pub ended: Ended,
+    /// More than one operator acts.
+    pub has_rivals: bool,
     /// The first violation.
     pub violation: Option<Violation>,
     /// More volumes were lost than a quorum bears.
@@ -52,13 +60,16 @@ impl World {
             network: Network::default(),
             truth: Truth::default(),
             client: Client::default(),
-            release: Release::V3_5,
             strict: true,
+            downgrade: None,
             agent_bugs: Bugs::default(),
             killed_at_first_start: 0,
             past: Past::default(),
             unreachable: BTreeSet::new(),
             lineage: Lineage::default(),
+            forms: Forms::default(),
+            ended: Ended::default(),
+            has_rivals: false,
             violation: None,
             data_at_risk: false,
             order_at_risk: false,
@@ -83,12 +94,15 @@ impl World {
         self.remember();
         self.now += 1;
         self.kube.tick(&mut self.random, self.now);
+        std::mem::take(&mut self.kube.created).into_iter().for_each(|ordinal| self.watch_creation(ordinal));
         self.network.cut = self.kube.pods_on_nodes_down();
         self.run_containers();
         consensus::tick(&mut self.servers, &self.network, &mut self.truth, &mut self.random, self.now);
         self.reap();
+        self.end_downgrade();
         client::write(self);
-        client::read(self);
+        let serving = client::read(self);
+        self.watch_service(&serving);
         if let Some(diverged) = self.truth.diverged.clone() {
             self.violate(Violation::EntryLost(diverged));
         }
@@ -169,7 +183,13 @@ impl World {
         if self.now < sandbox.starts || sandbox.ends.is_some() {
             return;
         }
-        let (id, cluster) = (sandbox.volume, sandbox.template.cluster);
+        let (id, Template { cluster, form, .. }) = (sandbox.volume, sandbox.template);
+        if form.flaw == Some(Flaw::ImageMissing) {
+            let (reason, message) = ("ImagePullBackOff".into(), String::new());
+            let state = Process::CannotStart(Blocked::Container { reason, message });
+            self.kube.sandboxes.entry(ordinal).and_modify(|sandbox| sandbox.state = state);
+            return;
+        }
         let Some((verdict, mut memory)) = agent::judge(self, ordinal) else { return };
         let on_volume = self.kube.volumes.get(&id).and_then(|volume| volume.data.clone());
         // The agent writes down whose volume it is before it starts anything.
@@ -192,15 +212,20 @@ impl World {
                 (Process::Started, (!died).then(|| etcd::found(order.uid, order.size, ordinal)))
             }
         };
-        if let Some(data) = data {
+        let crashes = state == Process::Started && form.flaw == Some(Flaw::Crashes);
+        if let Some(data) = data.filter(|_| !crashes) {
             self.note(|| format!("etcd {ordinal} starts as {} with {} entries", data.member, data.log.len()));
             if let Some(volume) = self.kube.volumes.get_mut(&id) {
                 volume.data = Some(data.clone());
             }
-            self.servers.insert(ordinal, Server::start(data, self.release, self.now));
+            self.servers.insert(ordinal, Server::start(data, form.release, self.now));
         }
         if let Some(sandbox) = self.kube.sandboxes.get_mut(&ordinal) {
             sandbox.memory = memory;
+            if crashes {
+                sandbox.failures += 1;
+                sandbox.starts = self.now + 20;
+            }
             let failing = state == Process::Started && sandbox.failures >= 3;
             sandbox.state = if failing {
                 Process::Failing(observed::Exit { code: 1, message: String::new() })

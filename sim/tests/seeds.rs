@@ -26,29 +26,38 @@ type Symptom = fn(&Problem) -> bool;
 
 /// A planted bug, the seed that finds it fast, and what it looks like then. A change of the simulated world can make
 /// a seed miss its bug: then the test names another one.
-const CORPUS: [(Bug, u64, Symptom); 9] = [
-    (Bug::QuorumSkipped, 91, |problem| matches!(problem, Problem::Violated(Violation::QuorumLost { .. }))),
+const CORPUS: [(Bug, u64, Symptom); 15] = [
+    (Bug::QuorumSkipped, 1, |problem| matches!(problem, Problem::Violated(Violation::QuorumLost { .. }))),
     (Bug::VolumeReused, 19, does_not_converge),
-    (Bug::OldOrderHonoured, 122, |problem| {
+    (Bug::OldOrderHonoured, 6, |problem| {
         use Violation::{EntryLost, OrderUsedTwice, SecondCluster};
         matches!(problem, Problem::Violated(OrderUsedTwice(_) | SecondCluster(_) | EntryLost(_)))
     }),
-    (Bug::LabelSkipped, 137, does_not_converge),
-    (Bug::CacheTrusted, 1072, |problem| {
+    (Bug::LabelSkipped, 440, does_not_converge),
+    (Bug::CacheTrusted, 587, |problem| {
         use Violation::{MemberVolumeDeleted, VoterDisrupted};
         matches!(problem, Problem::Violated(VoterDisrupted { .. } | MemberVolumeDeleted(_)))
     }),
-    (Bug::ClaimDeletedUnconfirmed, 1167, |problem| {
+    (Bug::ClaimDeletedUnconfirmed, 351, |problem| {
         use Violation::{MemberVolumeDeleted, VolumeDeletedDuringBootstrap};
         matches!(problem, Problem::Violated(MemberVolumeDeleted(_) | VolumeDeletedDuringBootstrap(_)))
     }),
-    (Bug::PreconditionsSkipped, 20, |problem| matches!(problem, Problem::Violated(_))),
-    (Bug::ForeignVolumesIgnored, 335, |problem| {
+    (Bug::PreconditionsSkipped, 52, |problem| matches!(problem, Problem::Violated(_))),
+    (Bug::ForeignVolumesIgnored, 33, |problem| {
         matches!(problem, Problem::Violated(Violation::ForeignVolumeDeleted(_)))
     }),
-    (Bug::AdoptionUnasked, 20, |problem| {
+    (Bug::AdoptionUnasked, 33, |problem| {
         matches!(problem, Problem::Violated(Violation::VolumeAdoptedUnasked(_)))
     }),
+    (Bug::TemplateUnread, 1, |problem| matches!(problem, Problem::Violated(Violation::EndedUnprepared(_)))),
+    (Bug::TemplateKept, 711, |problem| matches!(problem, Problem::Violated(Violation::FormSpread(_)))),
+    (Bug::RolledTrusted, 1, |problem| {
+        use Violation::{FormSpread, QuorumLost, TooManyEnded};
+        matches!(problem, Problem::Violated(FormSpread(_) | QuorumLost { .. } | TooManyEnded { .. }))
+    }),
+    (Bug::LeaderFirst, 5, |problem| matches!(problem, Problem::Violated(Violation::LeaderEndedFirst(_)))),
+    (Bug::MarginSkipped, 1, |problem| matches!(problem, Problem::Violated(Violation::QuorumLost { .. }))),
+    (Bug::RecordedEarly, 1, |problem| matches!(problem, Problem::Violated(Violation::RecordedEarly(_)))),
 ];
 
 fn does_not_converge(problem: &Problem) -> bool {
@@ -133,7 +142,7 @@ fn a_pod_on_a_dead_node_stays_terminating_and_no_other_takes_its_name() {
     let mut script = sick_and_down(Step::NodesUp);
     script.steps.pop();
     let ending = play(&script).ending;
-    assert_eq!(ending.pods, [Ordinal(0), Ordinal(1)]);
+    assert_eq!(ending.pods, [(Ordinal(0), true), (Ordinal(1), true)]);
     assert_eq!(ending.members, [(Ordinal(1), false)]);
 }
 

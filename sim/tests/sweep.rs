@@ -5,6 +5,7 @@ use std::time::Instant;
 use etcd_operator_core::decide::{OnDelete, OnStop};
 use etcd_operator_core::observed::Ordinal;
 use etcd_operator_sim::etcd::Release;
+use etcd_operator_sim::form::{Edit, Flaw};
 use etcd_operator_sim::operator::Disturbance;
 use etcd_operator_sim::run::Success;
 use etcd_operator_sim::script::{Script, Step};
@@ -25,6 +26,70 @@ fn scripts() -> Vec<(&'static str, Script)> {
         ("replace", steps(3, &[Step::Wipe(Ordinal(1))])),
         ("delete with volumes", steps(3, &[Step::Delete(OnDelete::Delete)])),
     ]
+}
+
+/// What a user edits, and what happens in the meantime.
+fn rolls() -> Vec<(String, Script)> {
+    let roll = |steps: &[Step]| Script { steps: steps.to_vec(), ..Script::calm(11, 3, &[]) };
+    let (edit, later) = (Step::Edit(Edit::Harmless), Step::Later(150));
+    let flawed = |flaw| Step::Edit(Edit::Flawed(flaw));
+    let mut scripts: Vec<(String, Script)> = Ordinal::below(3)
+        .map(|leader| (format!("roll, pod {leader} leads"), roll(&[Step::Lead(leader), edit])))
+        .collect();
+    let more = [
+        ("upgrade", roll(&[Step::Edit(Edit::Upgrade)])),
+        ("a node is down", roll(&[Step::NodeDown(Ordinal(1)), edit, later, Step::NodesUp])),
+        ("edit in mid-roll", roll(&[edit, Step::WhenRolled(1), edit])),
+        ("revert in mid-roll", roll(&[edit, Step::WhenRolled(2), Step::Edit(Edit::Revert)])),
+        ("pod deleted in mid-roll", roll(&[edit, Step::WhenRolled(1), Step::DeletePod(Ordinal(0))])),
+        ("volume lost in mid-roll", roll(&[edit, Step::WhenRolled(1), Step::Wipe(Ordinal(0))])),
+        ("scale out in mid-roll", roll(&[edit, Step::WhenRolled(1), Step::Size(5)])),
+        ("a member alone", Script { size: 1, ..roll(&[edit]) }),
+        ("two members", Script { size: 2, ..roll(&[edit]) }),
+        ("without a budget", Script { disruption_budget: false, ..roll(&[edit]) }),
+    ];
+    scripts.extend(more.map(|(name, script)| (name.to_owned(), script)));
+    for flaw in [Flaw::ImageMissing, Flaw::Crashes] {
+        let bad = [flawed(flaw), Step::WhenRolled(1), later];
+        let (revert, again) = (Step::Edit(Edit::Revert), Step::DeletePod(Ordinal(0)));
+        let then = |steps: &[Step]| roll(&[&bad[..], steps].concat());
+        scripts.extend([
+            (format!("revert of {flaw:?}"), then(&[revert])),
+            (format!("another edit after {flaw:?}"), then(&[edit])),
+            (format!("{flaw:?}, and another pod is deleted"), then(&[again, later, revert])),
+        ]);
+    }
+    scripts
+}
+
+#[test]
+fn a_disturbance_of_any_effect_of_a_roll_restarts_nothing_more() {
+    let began = Instant::now();
+    let (mut effects, mut runs) = (0, 0);
+    for (name, script) in rolls() {
+        let undisturbed = play(&script);
+        effects += undisturbed.effects;
+        for nth in 1..=undisturbed.effects {
+            for disturbance in Disturbance::ALL {
+                let disturbed = play(&Script { disturbed: Some((nth, disturbance)), ..script.clone() });
+                let context = || format!("{name}, effect {nth}: {disturbance:?}");
+                assert_eq!(disturbed.ending, undisturbed.ending, "{}", context());
+                assert_eq!(disturbed.changes.1, undisturbed.changes.1, "{}", context());
+                // A pod that is created when something happens to the roll serves by the next step, or does not.
+                let chance = usize::from(script.steps.iter().any(|it| matches!(it, Step::WhenRolled(_))));
+                assert!(
+                    disturbed.restarts.abs_diff(undisturbed.restarts) <= chance,
+                    "{}: {} restarts, undisturbed {}",
+                    context(),
+                    disturbed.restarts,
+                    undisturbed.restarts
+                );
+                runs += 1;
+            }
+        }
+    }
+    println!("{effects} effects of rolls, {runs} disturbed runs, {:?}", began.elapsed());
+    assert!(effects > 200, "only {effects} effects");
 }
 
 fn play(script: &Script) -> Success {

@@ -95,6 +95,10 @@ pub struct EtcdClusterSpec {
     #[serde(default)]
     pub pod_disruption_budget: DisruptionBudget,
 
+    /// How an edit that needs restarts reaches the members.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<Rollout>,
+
     /// Access from outside the Kubernetes cluster. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub external_access: Option<ExternalAccess>,
@@ -118,10 +122,27 @@ impl Default for EtcdClusterSpec {
             options: None,
             pod_template: None,
             pod_disruption_budget: DisruptionBudget::default(),
+            rollout: None,
             external_access: None,
             debug_sidecar: None,
         }
     }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Rollout {
+    /// `Automatic` restarts one member after the other. `Supervised` restarts one, and the others only after you have
+    /// approved it with the annotation `etcd.etcd.io/approve-rollout`; the status has its value.
+    #[serde(default)]
+    pub strategy: RolloutStrategy,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum RolloutStrategy {
+    #[default]
+    Automatic,
+    Supervised,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -62,6 +62,10 @@ pub struct EtcdClusterStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<String>,
 
+    /// Requests by annotation that the operator has accepted. The same request again has no effect.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests: Option<Requests>,
+
     /// When the last backup completed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_backup_time: Option<Time>,
@@ -77,6 +81,30 @@ pub struct EtcdClusterStatus {
     /// When the operator last observed the cluster. If nothing changes, the operator updates it every few minutes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_at: Option<Time>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Requests {
+    /// The last restart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restart: Option<RestartRequest>,
+
+    /// The token of the last move of leadership that is done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub move_leader: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RestartRequest {
+    /// The value of the annotation, without the pod.
+    pub token: String,
+
+    /// The UIDs of the pods that are replaced for it. It is done when none of them exists.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    pub pods: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -128,6 +156,15 @@ pub struct MemberStatus {
     /// The version of etcd that the member runs, without a leading `v`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
+
+    /// The version of etcd that a rollout gives the member, without a leading `v`. Absent when the member runs it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_version: Option<String>,
+
+    /// The version of the agent in the member's pod, while the operator has another one. The member gets that one with its next
+    /// restart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_version: Option<String>,
 
     /// Why the member does not serve, or the alarm that it has raised. Absent when nothing is wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -74,9 +74,10 @@ impl Assessment<'_> {
         }
     }
 
-    fn entries_behind(&self, learner: MemberId) -> Option<u64> {
+    /// Behind the leader.
+    pub fn entries_behind(&self, member: MemberId) -> Option<u64> {
         let index = |id| self.answer_of(id).map(|answer| answer.applied_index);
-        Some(index(self.listed()?.leader?)?.saturating_sub(index(learner)?))
+        Some(index(self.listed()?.leader?)?.saturating_sub(index(member)?))
     }
 
     fn loss(&self, id: MemberId, member: &Member) -> Option<Loss> {

@@ -1,19 +1,26 @@
 //! A cluster that has bootstrapped, on its way to its size: pods first, and members one step at a time.
 
+use super::roll::Roll;
 use super::step::Step;
 use super::{delete_claims, our_members, set_replicas};
+use crate::asked::Asked;
 use crate::assess::Assessment;
 use crate::observed::{Members, Observed, Ordinal, Unanswered};
 use crate::plan::{Action, Plan, Refusal, WaitingOn};
 
-pub fn plan(size: u8, facts: &Assessment<'_>) -> Plan {
+pub fn plan(size: u8, asked: &Asked, facts: &Assessment<'_>, roll: Option<&Roll<'_>>) -> Plan {
     let members = match our_members(facts, |cause| keep_running(facts, cause)) {
         Ok(members) => members,
         Err(plan) => return plan,
     };
-    let orderly = keep_in_order(size.max(members.span()), facts, members);
+    let forms = roll.map_or_else(Plan::default, |roll| roll.accept_restart().then(roll.keep_forms()));
+    let orderly = forms.then(keep_in_order(size.max(members.span()), facts, members));
     // Members change only when nothing else is left to do, and one at a time.
-    if orderly.actions.is_empty() { orderly.then(Step { size, facts, members }.next()) } else { orderly }
+    if orderly.actions.is_empty() {
+        orderly.then(Step { size, asked, facts, members, roll }.next())
+    } else {
+        orderly
+    }
 }
 
 /// The members are not known, so nothing is removed.

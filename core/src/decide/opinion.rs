@@ -51,7 +51,7 @@ pub fn first_step(opinions: impl Iterator<Item = Opinion>, serves: impl Fn(&Memb
 
 fn disturbs(action: &Action, serves: impl Fn(&MemberId) -> bool) -> bool {
     matches!(action, Action::RemoveMember { member, .. } if serves(member))
-        || matches!(action, Action::MoveLeader { .. } | Action::DeletePod { .. })
+        || matches!(action, Action::MoveLeader { .. } | Action::DeletePod { .. } | Action::EvictPod { .. })
 }
 
 #[cfg(test)]

@@ -3,19 +3,24 @@
 use std::cmp::Reverse;
 
 use super::opinion::{self, Hold, Opinion};
+use super::roll::{Roll, enabled_downgrade};
+use crate::asked::{Accepted, Asked, MoveLeader};
 use crate::assess::{Assessment, MemberState, PodState};
 use crate::member::MemberProgress;
 use crate::observed::{Answer, ClusterId, Member, MemberId, Members, Ordinal};
 use crate::plan::{Action, Plan, Refusal, WaitingOn};
 use crate::quorum::quorum;
 
-/// How long a wanted member can be silent before the operator replaces it where it blocks a smaller size.
-const SILENCE_SECONDS: i64 = 15;
+/// How long a member can be silent before the operator is certain that it does not serve: it replaces one that is wanted where
+/// that blocks a smaller size, and ends its pod for another form without asking the disruption budget.
+pub const SILENCE_SECONDS: i64 = 15;
 
 pub struct Step<'a> {
     pub size: u8,
+    pub asked: &'a Asked,
     pub facts: &'a Assessment<'a>,
     pub members: &'a Members,
+    pub roll: Option<&'a Roll<'a>>,
 }
 
 impl Step<'_> {
@@ -29,7 +34,17 @@ impl Step<'_> {
         }
         // In this order: partial work is completed first, and what is lost is replaced before anything healthy
         // changes. A further reason to change a member is a further line.
-        let concerns = [Self::finish_learner, Self::replace_lost, Self::scale_in, Self::scale_out];
+        let concerns = [
+            Self::wait_for_downgrade,
+            Self::finish_learner,
+            Self::replace_lost,
+            Self::replace_asked,
+            Self::mend,
+            Self::scale_in,
+            Self::scale_out,
+            Self::move_leader,
+            Self::restart_serving,
+        ];
         opinion::first_step(concerns.iter().map(|concern| concern(self)), |id| self.facts.serves(*id))
     }
 
@@ -86,6 +101,51 @@ impl Step<'_> {
     fn replace_lost(&self) -> Opinion {
         let lost = self.members.voters().find(|(id, _)| self.is_lost(*id));
         Opinion::holding(Hold::Everything, lost.map(|(id, _)| self.remove(id)))
+    }
+
+    /// The member with this ID. Its successor has another one, so the request is done once.
+    fn replace_asked(&self) -> Opinion {
+        let listed = self.asked.replace.filter(|id| self.members.list.contains_key(id));
+        Opinion::holding(Hold::Everything, listed.map(|id| self.remove(id)))
+    }
+
+    fn move_leader(&self) -> Opinion {
+        let request = self.asked.move_leader.as_ref();
+        let new = request.filter(|it| self.facts.seen.cluster.moved_leader.as_ref() != Some(&it.token));
+        Opinion::holding(Hold::Everything, new.map(|request| self.move_leader_to(request)))
+    }
+
+    fn move_leader_to(&self, MoveLeader { token, to }: &MoveLeader) -> Plan {
+        let Some(from) = self.members.leader else { return Plan::wait(WaitingOn::Leader) };
+        match self.members.at(*to).map(|(id, _)| id) {
+            Some(to) if to == from => {
+                Plan::act(Action::Accept(Accepted::MoveLeader { token: token.clone() }))
+            }
+            Some(to) if self.facts.serves(to) => {
+                Plan::act(Action::MoveLeader { from, to, cluster: self.cluster() })
+            }
+            Some(_) | None => Plan::wait(WaitingOn::Successor { ordinal: *to }),
+        }
+    }
+
+    /// While etcd is on its way back to an older version no member is added or replaced: it would come with a snapshot of
+    /// another version. Only the rollout goes on.
+    fn wait_for_downgrade(&self) -> Opinion {
+        let Some(to) = enabled_downgrade(self.facts.answers()) else { return Opinion::default() };
+        let change = [Self::replace_lost, Self::replace_asked, Self::scale_in, Self::scale_out];
+        let held = change.iter().any(|concern| concern(self) != Opinion::default());
+        let rolling = [Self::mend, Self::restart_serving].map(|concern| concern(self));
+        let rolled = opinion::first_step(rolling.into_iter(), |id| self.facts.serves(*id));
+        let waiting = if held { Plan::wait(WaitingOn::DowngradeEnd { to }) } else { Plan::default() };
+        Opinion::holding(Hold::Everything, Some(rolled.then(waiting)))
+    }
+
+    fn mend(&self) -> Opinion {
+        Opinion::holding(Hold::Everything, self.roll.and_then(Roll::mend))
+    }
+
+    fn restart_serving(&self) -> Opinion {
+        Opinion::holding(Hold::Everything, self.roll.and_then(Roll::restart_serving))
     }
 
     /// Members that do not serve are removed first. If only a wanted one can be removed, it is, and joins again as a learner

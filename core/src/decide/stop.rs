@@ -1,6 +1,7 @@
 //! Size 0: the cluster is scaled in to one member, which is then stopped. Its volume stays, or all do, or none.
 
 use super::{Goal, OnStop, delete_claims, membership, our_members, pods_gone, set_replicas};
+use crate::asked::Asked;
 use crate::assess::Assessment;
 use crate::observed::{MemberId, Members, Observed, Ordinal};
 use crate::plan::{Action, Plan, Refusal, WaitingOn};
@@ -18,8 +19,9 @@ pub fn plan(goal: &Goal, facts: &Assessment<'_>) -> Plan {
     };
     let before = match goal.on_stop {
         OnStop::RetainAll => return stop_all(seen, members),
-        OnStop::Retain => against_differing_data(facts).unwrap_or_else(|| membership::plan(1, facts)),
-        OnStop::Delete => membership::plan(1, facts),
+        OnStop::Retain => against_differing_data(facts)
+            .unwrap_or_else(|| membership::plan(1, &Asked::default(), facts, None)),
+        OnStop::Delete => membership::plan(1, &Asked::default(), facts, None),
     };
     if before.is_settled() { set_replicas(seen, 0) } else { before }
 }

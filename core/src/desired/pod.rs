@@ -8,76 +8,79 @@ use k8s_openapi::api::core::v1::{
     SeccompProfile, SecurityContext, Toleration, TopologySpreadConstraint, Volume, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
+use super::rendering::marked;
 use super::{Desired, probes};
 use crate::agent::{environment, path};
+use crate::api::PodTemplate;
 use crate::etcd_config::{CLIENT_PORT, METRICS_PORT, MemberConfig, PEER_PORT};
-use crate::names::DATA_VOLUME;
+use crate::form::{Form, adopts};
+use crate::names::{DATA_VOLUME, FORM_ANNOTATION};
 
 /// The user of distroless images. Any will do; the volume belongs to its group.
 const USER: i64 = 65532;
 /// SIGTERM makes etcd hand its leadership over and say good-bye to clients, which takes up to 15 s.
 const GRACE_SECONDS: i64 = 30;
 /// The container that matters.
-const ETCD: &str = "etcd";
+pub const ETCD: &str = "etcd";
+pub const SIDECAR: &str = "netshoot";
+pub const INSTALLER: &str = "install-agent";
 /// The first process of a container is deaf to SIGTERM unless it listens, and the pod would wait for it to be killed.
 const UNTIL_TOLD_TO_END: &str = "trap 'exit 0' TERM; sleep infinity & wait";
 const RUN_VOLUME: &str = "run";
 const ORDER_VOLUME: &str = "bootstrap";
 
 impl Desired<'_> {
-    pub(super) fn pod(&self) -> PodTemplateSpec {
-        let template = &self.intent.pod_template;
-        let mut labels = template.labels.clone();
-        labels.extend(self.labels());
-        // So that `kubectl exec` and `kubectl logs` mean etcd without being told.
-        let mut annotations = template.annotations.clone();
-        annotations.insert("kubectl.kubernetes.io/default-container".into(), ETCD.into());
-        let metadata =
-            ObjectMeta { labels: Some(labels), annotations: Some(annotations), ..ObjectMeta::default() };
+    /// What members of this form are made from. Volumes that were adopted keep the name of their previous cluster, so what
+    /// the template that is there allows stays allowed, whatever becomes of the annotation of the EtcdCluster.
+    pub fn template(&self, form: &Form, there: Option<&PodTemplateSpec>) -> PodTemplateSpec {
+        let template = &form.pod;
+        let adopts = there.map_or_else(|| self.intent.adopts.clone(), adopts);
         let spec = PodSpec {
-            init_containers: Some(vec![self.installer()]),
-            containers: std::iter::once(self.etcd()).chain(self.sidecar()).collect(),
+            init_containers: Some(vec![self.installer(form)]),
+            containers: std::iter::once(self.etcd(form, adopts)).chain(sidecar(form)).collect(),
             volumes: Some(self.volumes()),
             // Not a word to Kubernetes from in here, and its Services are no business of etcd's.
             automount_service_account_token: Some(false),
             enable_service_links: Some(false),
             termination_grace_period_seconds: Some(GRACE_SECONDS),
             security_context: Some(pod_security(template.security_context.as_ref())),
-            tolerations: Some(self.tolerations()),
+            tolerations: Some(stay_on_lost_nodes().into_iter().chain(template.tolerations.clone()).collect()),
             affinity: template.affinity.clone(),
-            topology_spread_constraints: Some(self.spreading()).filter(|spreading| !spreading.is_empty()),
+            topology_spread_constraints: Some(self.spreading(template))
+                .filter(|spreading| !spreading.is_empty()),
             node_selector: Some(template.node_selector.clone()).filter(|selector| !selector.is_empty()),
             priority_class_name: template.priority_class_name.clone(),
             image_pull_secrets: Some(template.image_pull_secrets.clone())
                 .filter(|secrets| !secrets.is_empty()),
             ..PodSpec::default()
         };
-        PodTemplateSpec { metadata: Some(metadata), spec: Some(spec) }
+        let marks = BTreeMap::from([(FORM_ANNOTATION.into(), form.digest().to_string())]);
+        marked(PodTemplateSpec { metadata: Some(self.pod_metadata(marks)), spec: Some(spec) })
     }
 
     /// Init containers do not run again when just etcd restarts, so this one only brings the program.
-    fn installer(&self) -> Container {
+    fn installer(&self, form: &Form) -> Container {
         Container {
-            name: "install-agent".into(),
+            name: INSTALLER.into(),
             image: Some(self.agent_image.into()),
             command: Some(vec![format!("/{}", path::PROGRAM), "install".into(), path::RUN.into()]),
             volume_mounts: Some(vec![mount(RUN_VOLUME, path::RUN)]),
             // A ResourceQuota asks this of every container. A pod needs as much as its largest init container or all
             // others together, so the same as etcd's costs nothing, and a pod that is Guaranteed stays so.
-            resources: Some(self.intent.resources.clone()),
+            resources: Some(form.resources.clone()),
             security_context: Some(container_security()),
             ..Container::default()
         }
     }
 
-    fn etcd(&self) -> Container {
+    fn etcd(&self, form: &Form, adopts: Option<String>) -> Container {
         Container {
             name: ETCD.into(),
-            image: Some(self.intent.image()),
+            image: Some(form.image()),
             command: Some(vec![format!("{}/{}", path::RUN, path::PROGRAM), "start".into()]),
-            env: Some(self.environment()),
+            env: Some(self.environment(form, adopts)),
             ports: Some(vec![
                 port("client", CLIENT_PORT),
                 port("peer", PEER_PORT),
@@ -88,16 +91,18 @@ impl Desired<'_> {
                 mount(RUN_VOLUME, path::RUN),
                 VolumeMount { read_only: Some(true), ..mount(ORDER_VOLUME, path::ORDER) },
             ]),
-            resources: Some(self.intent.resources.clone()),
-            liveness_probe: Some(probes::liveness(&self.intent.version)),
-            readiness_probe: Some(probes::readiness(&self.intent.version)),
+            resources: Some(form.resources.clone()),
+            liveness_probe: Some(probes::liveness(&form.version)),
+            readiness_probe: Some(probes::readiness(&form.version)),
             security_context: Some(container_security()),
+            // The status reports the last words of an etcd that crashes.
+            termination_message_policy: Some("FallbackToLogsOnError".into()),
             ..Container::default()
         }
     }
 
     /// `etcdctl` in the container asks this member, as is.
-    fn environment(&self) -> Vec<EnvVar> {
+    fn environment(&self, form: &Form, adopts: Option<String>) -> Vec<EnvVar> {
         let own = |name: &str, field: &str| EnvVar {
             name: name.into(),
             value: None,
@@ -108,7 +113,8 @@ impl Desired<'_> {
         };
         let fixed =
             |name: &str, value: String| EnvVar { name: name.into(), value: Some(value), value_from: None };
-        let config = serde_json::to_string(&self.member_config()).expect("text and numbers are always JSON");
+        let config = serde_json::to_string(&self.member_config(form, adopts))
+            .expect("text and numbers are always JSON");
         vec![
             own(environment::POD, "metadata.name"),
             own(environment::ADDRESS, "status.podIP"),
@@ -118,27 +124,15 @@ impl Desired<'_> {
         ]
     }
 
-    fn member_config(&self) -> MemberConfig {
+    fn member_config(&self, form: &Form, adopts: Option<String>) -> MemberConfig {
         MemberConfig {
-            version: self.intent.version.to_string(),
+            version: form.version.to_string(),
             cluster_uid: self.intent.uid.clone(),
             peer_host: self.names.peer_host(),
             attempt: None,
-            adopts: self.intent.adopts.clone(),
-            options: self.intent.options.clone(),
+            adopts,
+            options: form.options.clone(),
         }
-    }
-
-    fn sidecar(&self) -> Option<Container> {
-        let image = self.intent.debug_image.clone()?;
-        Some(Container {
-            name: "netshoot".into(),
-            image: Some(image),
-            command: Some(["sh", "-c", UNTIL_TOLD_TO_END].map(String::from).to_vec()),
-            resources: Some(sidecar_resources()),
-            security_context: Some(container_security()),
-            ..Container::default()
-        })
     }
 
     fn volumes(&self) -> Vec<Volume> {
@@ -154,43 +148,42 @@ impl Desired<'_> {
         ]
     }
 
-    /// Nobody but the operator replaces a member, so a node that is away for a while evicts none.
-    fn tolerations(&self) -> Vec<Toleration> {
-        let stay = ["not-ready", "unreachable"].map(|taint| Toleration {
-            key: Some(format!("node.kubernetes.io/{taint}")),
-            operator: Some("Exists".into()),
-            effect: Some("NoExecute".into()),
-            ..Toleration::default()
-        });
-        stay.into_iter().chain(self.intent.pod_template.tolerations.clone()).collect()
-    }
-
-    /// Over nodes and zones as far as there are any; a wish, so that small clusters are not stopped by it.
-    fn spreading(&self) -> Vec<TopologySpreadConstraint> {
-        let template = &self.intent.pod_template;
+    fn spreading(&self, template: &PodTemplate) -> Vec<TopologySpreadConstraint> {
         if !template.topology_spread_constraints.is_empty() {
             return template.topology_spread_constraints.clone();
         }
         if template.affinity.is_some() {
             return Vec::new();
         }
-        let over = |key: &str| TopologySpreadConstraint {
-            max_skew: 1,
-            topology_key: key.into(),
-            when_unsatisfiable: "ScheduleAnyway".into(),
-            label_selector: Some(LabelSelector {
-                match_labels: Some(self.names.selector()),
-                match_expressions: None,
-            }),
-            ..TopologySpreadConstraint::default()
-        };
-        vec![over("topology.kubernetes.io/zone"), over("kubernetes.io/hostname")]
+        default_spreading(&self.names.selector())
     }
+}
+
+/// Nobody but the operator replaces a member, so a node that is away for a while evicts none.
+pub fn stay_on_lost_nodes() -> [Toleration; 2] {
+    ["not-ready", "unreachable"].map(|taint| Toleration {
+        key: Some(format!("node.kubernetes.io/{taint}")),
+        operator: Some("Exists".into()),
+        effect: Some("NoExecute".into()),
+        ..Toleration::default()
+    })
+}
+
+/// Over nodes and zones as far as there are any; a wish, so that small clusters are not stopped by it.
+pub fn default_spreading(members: &BTreeMap<String, String>) -> Vec<TopologySpreadConstraint> {
+    let over = |key: &str| TopologySpreadConstraint {
+        max_skew: 1,
+        topology_key: key.into(),
+        when_unsatisfiable: "ScheduleAnyway".into(),
+        label_selector: Some(LabelSelector { match_labels: Some(members.clone()), match_expressions: None }),
+        ..TopologySpreadConstraint::default()
+    };
+    vec![over("topology.kubernetes.io/zone"), over("kubernetes.io/hostname")]
 }
 
 /// What Pod Security calls restricted. Users who bring their own context choose user and groups, or leave them to
 /// the platform.
-fn pod_security(own: Option<&PodSecurityContext>) -> PodSecurityContext {
+pub fn pod_security(own: Option<&PodSecurityContext>) -> PodSecurityContext {
     let own = own.cloned().unwrap_or_else(|| PodSecurityContext {
         run_as_user: Some(USER),
         run_as_group: Some(USER),
@@ -205,6 +198,17 @@ fn pod_security(own: Option<&PodSecurityContext>) -> PodSecurityContext {
         seccomp_profile: own.seccomp_profile.or(Some(seccomp)),
         ..own
     }
+}
+
+fn sidecar(form: &Form) -> Option<Container> {
+    Some(Container {
+        name: SIDECAR.into(),
+        image: Some(form.debug_image.clone()?),
+        command: Some(["sh", "-c", UNTIL_TOLD_TO_END].map(String::from).to_vec()),
+        resources: Some(sidecar_resources()),
+        security_context: Some(container_security()),
+        ..Container::default()
+    })
 }
 
 /// Next to nothing while it sleeps, and enough for a packet capture or a load test from within the pod.

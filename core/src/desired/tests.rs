@@ -19,7 +19,8 @@ fn with<T>(spec: Value, look: impl FnOnce(&Desired<'_>) -> T) -> T {
 }
 
 fn set(spec: Value) -> Value {
-    serde_json::to_value(with(spec, |desired| desired.stateful_set(3))).expect("it is data")
+    serde_json::to_value(with(spec, |desired| desired.stateful_set(3, &desired.intent.form)))
+        .expect("it is data")
 }
 
 fn pod(spec: Value) -> Value {
@@ -170,4 +171,20 @@ fn the_order_can_be_deleted_for_good() {
     assert_eq!((map.metadata.name.as_deref(), map.immutable), (Some("kv-bootstrap"), None));
     let text = &map.data.expect("it has data")[order::KEY];
     assert_eq!(BootstrapOrder::parse(text).expect("it is an order"), order);
+}
+
+/// The volumes name their previous cluster for ever, so without this no member that adopted one starts again.
+#[test]
+fn volumes_that_were_adopted_stay_so_when_the_annotation_is_removed() {
+    let adopting = Intent { adopts: Some("8d6c".into()), ..intent(json!({})) };
+    let (later, names) = (intent(json!({"version": "3.5.35"})), names());
+    let of = |intent| Desired { intent, names: &names, agent_image: "op:1" };
+    let there = of(&adopting).template(&adopting.form, None);
+    for (form, intent) in [(&adopting.form, &later), (&later.form, &later), (&later.form, &adopting)] {
+        let rendered = of(intent).template(form, Some(&there));
+        assert_eq!(crate::form::adopts(&rendered).as_deref(), Some("8d6c"));
+    }
+    let plain = of(&later).template(&later.form, None);
+    let rendered = of(&adopting).template(&later.form, Some(&plain));
+    assert_eq!(crate::form::adopts(&rendered), None, "a cluster that has data adopts nothing");
 }

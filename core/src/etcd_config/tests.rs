@@ -229,3 +229,98 @@ fn the_configuration_travels_as_json() {
     );
     assert_eq!(serde_json::from_str::<MemberConfig>(&text).expect("it was just written"), config);
 }
+
+fn told(version: &str, arguments: &[(&str, &str)]) -> Vec<String> {
+    let mut config = config(version);
+    config.options.extra_arguments =
+        arguments.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
+    problems(&config).iter().map(Problem::to_string).collect()
+}
+
+#[test]
+fn an_argument_that_the_version_does_not_have_is_refused_with_its_name_there() {
+    for (version, argument, expected) in [
+        (
+            "3.7.3",
+            ("experimental-corrupt-check-time", "1h"),
+            Some("etcd 3.7.3 has no argument experimental-corrupt-check-time: use corrupt-check-time"),
+        ),
+        (
+            "v3.7.0",
+            ("experimental-enable-lease-checkpoint", "true"),
+            Some(
+                "etcd 3.7.0 has no argument experimental-enable-lease-checkpoint: use LeaseCheckpoint in \
+                 feature-gates",
+            ),
+        ),
+        (
+            "3.8.0",
+            ("experimental-of-tomorrow", "1"),
+            Some("etcd 3.8.0 has no argument experimental-of-tomorrow: remove it from extraArguments"),
+        ),
+        (
+            "3.5.35",
+            ("corrupt-check-time", "1h"),
+            Some("etcd 3.5.35 has no argument corrupt-check-time: use experimental-corrupt-check-time"),
+        ),
+        (
+            "3.5.35",
+            ("feature-gates", "CompactHashCheck=true"),
+            Some("etcd 3.5.35 has no argument feature-gates: use arguments that begin with experimental-"),
+        ),
+        (
+            "3.5.35",
+            ("log-format", "json"),
+            Some("etcd 3.5.35 has no argument log-format: remove it from extraArguments"),
+        ),
+        (
+            "3.5.35",
+            ("experimental-warning-unary-request-duration", "1s"),
+            Some(
+                "etcd 3.5.35 has no argument experimental-warning-unary-request-duration: remove it from \
+                 extraArguments",
+            ),
+        ),
+        (
+            "3.6.16",
+            ("feature-gates", "LeaseCheckpoint=true, PriorityRequest=true"),
+            Some("etcd 3.6.16 has no feature gate PriorityRequest: remove it from feature-gates"),
+        ),
+        ("3.7.3", ("feature-gates", "LeaseCheckpoint=true,PriorityRequest=true"), None),
+        ("3.7.3", ("corrupt-check-time", "1h"), None),
+        ("3.6.16", ("corrupt-check-time", "1h"), None),
+        ("3.6.16", ("experimental-corrupt-check-time", "1h"), None),
+        ("3.6.16", ("experimental-stop-grpc-service-on-defrag", "true"), None),
+        ("3.5.35", ("experimental-corrupt-check-time", "1h"), None),
+        ("3.5.35", ("experimental-initial-corrupt-check", "false"), None),
+        // What we do not know is left to etcd.
+        ("3.7.3", ("max-request-bytes", "1"), None),
+        ("3.5.35", ("experimental-of-tomorrow", "1"), None),
+    ] {
+        assert_eq!(told(version, &[argument]), Vec::from_iter(expected), "{version} {argument:?}");
+    }
+}
+
+#[test]
+fn two_names_of_one_argument_are_refused_because_etcd_finds_out_only_when_it_starts() {
+    let of_ours = "etcd 3.6.16 does not start with both experimental-initial-corrupt-check and InitialCorruptCheck in \
+                   feature-gates: use only the second one";
+    assert_eq!(told("3.6.16", &[("experimental-initial-corrupt-check", "false")]), [of_ours]);
+    let both = [("experimental-memory-mlock", "true"), ("memory-mlock", "true")];
+    let of_both = "etcd 3.6.16 does not start with both experimental-memory-mlock and memory-mlock: use only the second one";
+    assert_eq!(told("3.6.16", &both), [of_both]);
+    // The name of one gate begins with the name of the other.
+    let gates =
+        [("experimental-enable-lease-checkpoint", "true"), ("feature-gates", "LeaseCheckpointPersist=true")];
+    let of_gates = "etcd 3.6.16 does not start with both experimental-enable-lease-checkpoint and LeaseCheckpoint in \
+                    feature-gates: use only the second one";
+    assert_eq!(told("3.6.16", &gates), [of_gates]);
+}
+
+#[test]
+fn an_argument_of_the_operator_is_refused_once() {
+    assert_eq!(
+        told("3.7.3", &[("experimental-max-learners", "3")]),
+        ["the operator sets the argument experimental-max-learners: remove it from extraArguments"]
+    );
+}

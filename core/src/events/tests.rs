@@ -1,10 +1,15 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
 use super::*;
+use crate::form::Digest;
 use crate::member::MemberProgress;
-use crate::observed::{ClusterId, Formed, Member, MemberId, Members, Observed, Seen, Set};
+use crate::observed::{
+    Answer, Claim, ClusterId, FormRecord, Formed, Member, MemberId, Members, Observed, Seen, Set,
+};
+use crate::version::Version;
+use crate::version::downgrade::Downgrade;
 
 const CLUSTER: ClusterId = ClusterId(0xc1);
 
@@ -23,7 +28,7 @@ fn seen() -> Observed {
     let formed = Formed { id: CLUSTER, since: Timestamp::UNIX_EPOCH };
     let mut seen = Observed::nothing_of("uid");
     seen.cluster.formed = Some(formed);
-    seen.set = Some(Set { uid: "set".into(), replicas: 3, rejected: BTreeMap::new() });
+    seen.set = Some(Set::keeping(3, "set"));
     seen.etcd.members = Seen::Known(Members { cluster: CLUSTER, leader: None, list });
     seen
 }
@@ -75,9 +80,82 @@ fn every_step_has_an_event_in_the_words_of_users() {
     }
 }
 
+/// What is told of an action while these voters serve.
+fn told_while_serving(action: &Action, voters: u8, change: impl FnOnce(&mut Observed)) -> Option<String> {
+    let mut seen = seen();
+    seen.set = Some(Set::keeping(voters, "set"));
+    if let Seen::Known(members) = &mut seen.etcd.members {
+        members.list.retain(|_, member| member.ordinal.is_some_and(|ordinal| ordinal.0 < voters));
+    }
+    for ordinal in Ordinal::below(voters) {
+        let member = MemberId(0xa0 + u64::from(ordinal.0));
+        let answer = Answer {
+            cluster: CLUSTER,
+            member,
+            leader: None,
+            linearizable: true,
+            applied_index: 1,
+            version: None,
+            storage_version: None,
+            downgrade: Downgrade::Unreported,
+            listed: None,
+            hash: None,
+            alarms: BTreeSet::new(),
+        };
+        seen.etcd.answers.insert(ordinal, Seen::Known(answer));
+        let claim = Claim {
+            uid: "claim".into(),
+            terminating: false,
+            cluster_uid: "uid".into(),
+            bound: true,
+            member: Some(member),
+        };
+        seen.claims.insert(ordinal, claim);
+    }
+    change(&mut seen);
+    of_action(action, &names(), &seen).map(|event| format!("{}: {}", event.reason, event.note))
+}
+
+#[test]
+fn a_restart_that_stops_writes_announces_it() {
+    let restart = Action::DeletePod { ordinal: Ordinal(0), uid: "uid".into() };
+    for voters in [1, 2] {
+        let expected = "MemberRestarted: restarting kv-0 with the changed spec: writes stop until it returns";
+        assert_eq!(told_while_serving(&restart, voters, |_| ()).as_deref(), Some(expected));
+    }
+    let plain = "MemberRestarted: restarting kv-0 with the changed spec";
+    let down = |seen: &mut Observed| {
+        seen.etcd.answers.remove(&Ordinal(0));
+    };
+    assert_eq!(told_while_serving(&restart, 2, down).as_deref(), Some(plain), "it stopped them already");
+    let third = |seen: &mut Observed| {
+        if let Seen::Known(members) = &mut seen.etcd.members {
+            let member = members.list[&MemberId(0xa1)].clone();
+            members.list.insert(MemberId(0xa2), Member { ordinal: Some(Ordinal(2)), ..member });
+        }
+        let answer = seen.etcd.answers[&Ordinal(1)].known().cloned().expect("it serves");
+        let third = Answer { member: MemberId(0xa2), ..answer };
+        seen.etcd.answers.insert(Ordinal(2), Seen::Known(third));
+    };
+    assert_eq!(told_while_serving(&restart, 2, third).as_deref(), Some(plain));
+}
+
+#[test]
+fn a_rollout_ends_with_a_record_and_the_first_record_ends_none() {
+    let record = Action::RecordForm { form: Digest("B".into()) };
+    assert_eq!(told_while_serving(&record, 2, |_| ()), None);
+    let recorded = |seen: &mut Observed| {
+        let (form, version) = (Digest("A".into()), Version::new(3, 6, 0));
+        seen.record = Some(FormRecord { uid: "record".into(), form, version, held_generation: None });
+    };
+    let expected = "RolloutFinished: all 2 members run with the changed spec";
+    assert_eq!(told_while_serving(&record, 2, recorded).as_deref(), Some(expected));
+}
+
 #[test]
 fn bookkeeping_has_no_event() {
     assert_eq!(told(Action::AddFinalizer), None);
+    assert_eq!(told(Action::SetTemplate { form: Digest("B".into()) }), None);
     let label = Action::LabelClaim { ordinal: Ordinal(1), uid: "uid".into(), member: MemberId(0xa1) };
     assert_eq!(told(label), None);
 }

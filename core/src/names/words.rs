@@ -21,6 +21,9 @@ pub mod condition {
         STALLED = "Stalled";
         /// True when it is known that too few members can serve; Unknown when no member responds.
         QUORUM_LOST = "QuorumLost";
+        /// True while a restarted member keeps a rollout from going on; Unknown while it still has time to serve; absent
+        /// without a rollout.
+        ROLLOUT_STALLED = "RolloutStalled";
         /// True while `spec.paused` keeps the operator from making changes; absent otherwise.
         PAUSED = "Paused";
         /// True while a Service, the PodDisruptionBudget or a message to an agent cannot be written; absent otherwise.
@@ -50,8 +53,12 @@ pub mod reason {
         STOPPING = "Stopping";
         STOPPED = "Stopped";
         DELETING = "Deleting";
-        /// The spec was edited, and members still run with previous values.
+        /// The spec was edited, and the operator leaves volumes or members with the previous values.
         NOT_ROLLED_OUT = "NotRolledOut";
+        /// The operator restarts members, one at a time, to apply an edit.
+        ROLLING_OUT = "RollingOut";
+        VERSION_PATH = "VersionPathRefused";
+        APPROVAL_REQUIRED = "ApprovalRequired";
         QUORUM_AVAILABLE = "QuorumAvailable";
         QUORUM_LOST = "QuorumLost";
         /// No member responds; whether they serve each other is not known.
@@ -86,6 +93,8 @@ pub mod reason {
         TOO_FEW_VOTERS = "TooFewVoters";
         /// etcd rejects the next step for now.
         STEP_REJECTED = "StepRejected";
+        /// The PodDisruptionBudget allows no restart for now.
+        EVICTION_REJECTED = "EvictionRejected";
         AWAITING_RECOVERY = "AwaitingRecovery";
         INSPECTING_VOLUMES = "InspectingVolumes";
         COMPARING_DATA = "ComparingData";
@@ -94,6 +103,12 @@ pub mod reason {
         /// Objects of a previous cluster of the same name.
         PREVIOUS_OBJECTS_TERMINATING = "PreviousObjectsTerminating";
         NAMESPACE_TERMINATING = "NamespaceTerminating";
+
+        // What stops a rollout.
+        IMAGE_PULL_FAILED = "ImagePullFailed";
+        MEMBER_CRASHING = "MemberCrashing";
+        /// The image contains another version of etcd than its tag says.
+        VERSION_MISMATCH = "VersionMismatch";
 
         // What the operator refuses.
         FOREIGN_VOLUMES = "ForeignVolumes";
@@ -129,6 +144,11 @@ pub mod event {
         PODS_CREATED = "PodsCreated";
         PODS_REMOVED = "PodsRemoved";
         POD_DELETED = "PodDeleted";
+        MEMBER_RESTARTED = "MemberRestarted";
+        DOWNGRADE_ENABLED = "DowngradeEnabled";
+        DOWNGRADE_CANCELLED = "DowngradeCancelled";
+        ROLLOUT_FINISHED = "RolloutFinished";
+        ROLLOUT_STALLED = "RolloutStalled";
         MEMBER_ADDED = "MemberAdded";
         MEMBER_PROMOTED = "MemberPromoted";
         MEMBER_REMOVED = "MemberRemoved";

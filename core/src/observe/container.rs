@@ -55,7 +55,7 @@ fn reported(pod: &Pod) -> Reported {
     }
     let last = etcd.last_state.as_ref().and_then(|last| last.terminated.as_ref());
     if let Some(ended) = state.terminated.as_ref().or(last) {
-        let message = ended.message.as_deref().map(shortened).unwrap_or_default();
+        let message = ended.message.as_deref().map(last_words).unwrap_or_default();
         let again = state.waiting.as_ref().is_some_and(|waiting| waiting.reason.as_deref() == Some(BACK_OFF));
         let exit = Exit { code: ended.exit_code, message };
         return Reported::Is(if again { Process::Failing(exit) } else { Process::Started });
@@ -102,6 +102,16 @@ fn before_start(pod: &Pod) -> Reported {
         let message = unscheduled.message.as_deref().map(shortened).unwrap_or_default();
         Reported::Is(Process::CannotStart(Blocked::Unschedulable(message)))
     })
+}
+
+/// Of a message of the agent, which is one line, or of the end of a log: the line in which etcd gives up, or the last one.
+fn last_words(message: &str) -> String {
+    let lines = || message.lines().map(str::trim).filter(|line| !line.is_empty());
+    let gives_up = |line: &&str| {
+        line.starts_with("panic:")
+            || ["fatal", "panic"].iter().any(|it| line.contains(&format!("\"level\":\"{it}\"")))
+    };
+    shortened(lines().rfind(gives_up).or(lines().next_back()).unwrap_or_default())
 }
 
 pub(super) fn shortened(message: &str) -> String {
@@ -170,6 +180,13 @@ mod tests {
         let expected = exit(1, "the volume belongs to another pod");
         assert_eq!(reported(&etcd(waiting.clone(), ended.clone(), 3)), expected);
         assert_eq!(reported(&etcd(ended, json!({}), 0)), Reported::Is(Process::Started));
+        let log = |lines: &[&str]| {
+            etcd(waiting.clone(), json!({"terminated": {"exitCode": 1, "message": lines.join("\n")}}), 3)
+        };
+        let (first, fatal) =
+            (r#"{"level":"info","msg":"starting"}"#, r#"{"level":"fatal","msg":"no such file"}"#);
+        assert_eq!(reported(&log(&[first, fatal, "goroutine 1 [running]:", ""])), exit(1, fatal));
+        assert_eq!(reported(&log(&[first, "unknown flag: --x", ""])), exit(1, "unknown flag: --x"));
         let silent = json!({"terminated": {"exitCode": 2}});
         assert_eq!(reported(&etcd(waiting, silent, 1)), exit(2, ""));
     }

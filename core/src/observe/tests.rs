@@ -28,6 +28,7 @@ fn objects(states: &[Value]) -> Objects {
     Objects {
         cluster: Arc::new(serde_json::from_value(cluster).expect("it is a cluster")),
         order: None,
+        record: None,
         set: None,
         pods: (0..).zip(states).map(pod).collect(),
         claims: BTreeMap::new(),
@@ -58,6 +59,8 @@ fn answer(member: u64, leader: u64) -> Answer {
         linearizable: true,
         applied_index: 1,
         version: None,
+        storage_version: None,
+        downgrade: Default::default(),
         listed: None,
         hash: None,
         alarms: Default::default(),

@@ -17,6 +17,13 @@ impl WaitingOn {
             Self::Recovery { .. } => reason::AWAITING_RECOVERY,
             Self::Volumes { .. } => reason::INSPECTING_VOLUMES,
             Self::Hashes { .. } => reason::COMPARING_DATA,
+            Self::Template | Self::Rolled { .. } | Self::PodsBack { .. } => reason::ROLLING_OUT,
+            Self::Approval { .. } => reason::APPROVAL_REQUIRED,
+            Self::Successor { .. } => reason::AWAITING_RECOVERY,
+            Self::Versions | Self::StorageVersion { .. } => reason::ROLLING_OUT,
+            Self::AlarmsCleared { .. } => reason::ALARM_ACTIVE,
+            Self::DowngradeEnd { .. } => reason::ROLLING_OUT,
+            Self::QuorumMargin { .. } => reason::QUORUM_AT_RISK,
             Self::PodsGone { .. } => reason::PODS_TERMINATING,
             Self::ClaimsGone { .. } => reason::VOLUMES_TERMINATING,
         }
@@ -35,6 +42,8 @@ impl Refusal {
             Self::DataLost => reason::DATA_LOST,
             Self::StopNeedsQuorum { .. } => reason::QUORUM_REQUIRED,
             Self::NoSuccessor { .. } => reason::NO_SUCCESSOR,
+            Self::EditHeld => reason::NOT_ROLLED_OUT,
+            Self::VersionPath(_) => reason::VERSION_PATH,
             Self::HashesDiffer { .. } => reason::DATA_MISMATCH,
         }
     }

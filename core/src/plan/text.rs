@@ -3,7 +3,8 @@
 use std::fmt;
 
 use super::{Action, Plan, Refusal, WaitingOn};
-use crate::names::{ADOPT_ANNOTATION, Names};
+use crate::asked::{APPROVE_ROLLOUT, Accepted};
+use crate::names::{ADOPT_ANNOTATION, ANNOTATION_OF, Names};
 use crate::observed::{MemberId, Observed, Ordinal};
 
 /// One line for each thing that is done, awaited or refused.
@@ -61,6 +62,23 @@ impl Terms<'_> {
             Action::DeleteClaim { ordinal, uid: _ } => format!("delete {}", self.volume(*ordinal)),
             Action::AdoptClaim { ordinal, uid: _ } => format!("adopt {}", self.volume(*ordinal)),
             Action::DeletePod { ordinal, uid: _ } => format!("delete {}", self.pod(*ordinal)),
+            Action::EvictPod { ordinal, uid: _ } => format!("evict {}", self.pod(*ordinal)),
+            Action::RecordForm { form } => match self {
+                Self::Numbers => format!("record that all members have form {form}"),
+                Self::Names { .. } => "record what all members run with".into(),
+            },
+            Action::SetTemplate { form } => match self {
+                Self::Numbers => format!("let the StatefulSet create pods of form {form}"),
+                Self::Names { .. } => "update the pod template of the StatefulSet".into(),
+            },
+            Action::Accept(Accepted::Restart { token, pods: _ }) => format!("accept the restart {token}"),
+            Action::Accept(Accepted::MoveLeader { token }) => {
+                format!("record the move of leadership {token}")
+            }
+            Action::EnableDowngrade { to, cluster: _ } => {
+                format!("enable the downgrade to {}.{}", to.major, to.minor)
+            }
+            Action::CancelDowngrade { cluster: _ } => "cancel the downgrade".into(),
             Action::DeleteSet { uid: _ } => "delete the StatefulSet".into(),
             Action::AddLearner { ordinal, cluster: _ } => format!("add {} as a learner", self.pod(*ordinal)),
             Action::Promote { ordinal, member, cluster: _ } => {
@@ -100,6 +118,32 @@ impl Terms<'_> {
                 self.pods(ordinals)
             ),
             WaitingOn::Hashes { missing } => format!("data hash from {}", self.members(missing)),
+            WaitingOn::Template => "the StatefulSet controller to read the new pod template".into(),
+            WaitingOn::Rolled { ordinal, state } => {
+                format!("{} to serve after its restart: {}", self.pod(*ordinal), state.text())
+            }
+            WaitingOn::PodsBack { ordinals } => format!("pods to return: {}", self.pods(ordinals)),
+            WaitingOn::Approval { form } => format!(
+                "approval of the rollout: set the annotation {ANNOTATION_OF}{APPROVE_ROLLOUT}={form}, or edit the spec back"
+            ),
+            WaitingOn::Successor { ordinal } => {
+                format!("{} to be a voter that serves, to move leadership to it", self.pod(*ordinal))
+            }
+            WaitingOn::Versions => "all members to report their versions".into(),
+            WaitingOn::StorageVersion { version } => {
+                format!("all members to rewrite their data for {}.{}", version.major, version.minor)
+            }
+            WaitingOn::AlarmsCleared { kind } => {
+                format!("the {kind} alarm to be cleared before the version changes")
+            }
+            WaitingOn::DowngradeEnd { to } => format!(
+                "the downgrade to {}.{} to end before members are added or replaced: set spec.version back to cancel it",
+                to.major, to.minor
+            ),
+            WaitingOn::QuorumMargin { ordinal, serving, needed } => format!(
+                "other members to serve before {} restarts: {serving} of {needed}",
+                self.pod(*ordinal)
+            ),
             WaitingOn::PodsGone { ordinals } => format!("pods to terminate: {}", self.pods(ordinals)),
             WaitingOn::ClaimsGone { ordinals } => {
                 format!("volumes to be deleted: {}", self.volumes(ordinals))
@@ -154,6 +198,12 @@ impl Terms<'_> {
                 "no other voter serves, so leadership cannot move from member {}: restore another member first",
                 self.member(*leader)
             ),
+            Refusal::EditHeld => {
+                "an edit that a previous version of the operator did not roll out waits for the next \
+                edit of the spec"
+                    .into()
+            }
+            Refusal::VersionPath(refusal) => format!("spec.version: {refusal}"),
             Refusal::HashesDiffer { members } => format!(
                 "members {} hold different data: remove the wrong ones with etcdctl member remove, or set \
                  spec.storage.onStop to RetainAll",

@@ -1,6 +1,7 @@
 //! A write as the API server reads it.
 
 use http::Request;
+use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use kube::core::params::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
@@ -10,8 +11,10 @@ use serde_json::{Value, json};
 use super::{Change, OnlyIf, Write};
 use crate::agent::Protocol;
 use crate::api::EtcdCluster;
+use crate::asked::Accepted;
 use crate::desired::Desired;
-use crate::names::{CLUSTER_UID_LABEL, FIELD_MANAGER, FINALIZER, MEMBER_ID_LABEL, Names};
+use crate::form::{Digest, Form, Record};
+use crate::names::{CLUSTER_UID_LABEL, FIELD_MANAGER, FINALIZER, FORM_ANNOTATION, MEMBER_ID_LABEL, Names};
 use crate::observed::Ordinal;
 use crate::order::BootstrapOrder;
 
@@ -23,6 +26,29 @@ pub struct Target<'a> {
     pub names: &'a Names,
     /// None for a spec that breaks the rules: such a cluster can still be deleted.
     pub desired: Option<&'a Desired<'a>>,
+    pub set: Option<&'a StatefulSet>,
+    pub record: Option<&'a Record>,
+}
+
+impl Target<'_> {
+    /// A form that is wanted, recorded, or what the StatefulSet creates pods from.
+    fn form(&self, digest: &Digest) -> Option<Form> {
+        let wanted = self.desired.map(|desired| &desired.intent.form).filter(|form| form.digest() == *digest);
+        let recorded = self.record.filter(|record| record.digest == *digest).map(|record| &record.form);
+        let there = || Form::read(&self.set?.spec.as_ref()?.template);
+        wanted.or(recorded).cloned().or_else(there)
+    }
+
+    /// Pods without a digest have the form of the first record. What an earlier operator did not roll out waits.
+    fn record_of(&self, digest: &Digest) -> Option<Record> {
+        let marked = |set: &StatefulSet| {
+            set.spec.as_ref()?.template.metadata.as_ref()?.annotations.as_ref()?.get(FORM_ANNOTATION).cloned()
+        };
+        let of_unmarked_pods = self.record.is_none() && self.set.is_some_and(|set| marked(set).is_none());
+        let differs = self.desired.is_some_and(|desired| desired.intent.form.digest() != *digest);
+        let held_generation = self.cluster.metadata.generation.filter(|_| of_unmarked_pods && differs);
+        Some(Record { digest: digest.clone(), form: self.form(digest)?, of_unmarked_pods, held_generation })
+    }
 }
 
 /// The first attempt. A bootstrap that failed is given up with everything that it left, so there is no second.
@@ -33,20 +59,28 @@ const UNARMED: &str = "unarmed";
 /// None if the write needs a valid spec.
 pub fn http(write: &Write, target: Target<'_>) -> Option<Request<Vec<u8>>> {
     let Write { object, only_if, change } = write;
-    let Target { cluster, names, desired } = target;
+    let Target { cluster, names, desired, .. } = target;
     let url = DynamicObject::url_path(&object.resource(), Some(&names.namespace));
     let (api, name, apply) =
         (Builder::new(url), object.name(names), PatchParams::apply(FIELD_MANAGER).force());
     let create = |object: Value| api.create(&post(), object.to_string().into_bytes());
     let merge = |change: Value| api.patch(&name, &field_manager(), &Patch::Merge(only_if.inside(change)));
+    let merge_status = |status: Value| {
+        let change = only_if.inside(json!({"status": status}));
+        api.patch_subresource("status", &name, &field_manager(), &Patch::Merge(change))
+    };
     let label = |label: &str, value: String| merge(json!({"metadata": {"labels": {label: value}}}));
     let request = match change {
         Change::AddFinalizer => merge(finalizers(cluster, Some(FINALIZER))),
         Change::RemoveFinalizer => merge(finalizers(cluster, None)),
         Change::RecordFormed(id, at) => {
-            let change = json!({"status": {"clusterID": id.to_string(), "formedAt": Time(*at)}});
-            let change = only_if.inside(change);
-            api.patch_subresource("status", &name, &field_manager(), &Patch::Merge(change))
+            merge_status(json!({"clusterID": id.to_string(), "formedAt": Time(*at)}))
+        }
+        Change::Accept(Accepted::Restart { token, pods }) => {
+            merge_status(json!({"requests": {"restart": {"token": token, "pods": pods}}}))
+        }
+        Change::Accept(Accepted::MoveLeader { token }) => {
+            merge_status(json!({"requests": {"moveLeader": token}}))
         }
         Change::Report(status) => {
             let ApiResource { api_version, kind, .. } = object.resource();
@@ -59,13 +93,42 @@ pub fn http(write: &Write, target: Target<'_>) -> Option<Request<Vec<u8>>> {
             let armed = only_if.inside(order(desired?, *size, only_if.uid()));
             api.replace(&name, &post(), armed.to_string().into_bytes())
         }
-        Change::CreateSet(replicas) => create(json!(desired?.stateful_set(*replicas))),
+        // What all members ran together last is the form that is known to work.
+        Change::CreateSet(replicas) => {
+            let form = target.record.map_or(&desired?.intent.form, |record| &record.form);
+            create(json!(desired?.stateful_set(*replicas, form)))
+        }
+        Change::SetTemplate(form) => {
+            let there = target.set.and_then(|set| Some(&set.spec.as_ref()?.template));
+            let mut template = json!(desired?.template(&target.form(form)?, there));
+            template["$patch"] = "replace".into();
+            let change = only_if.inside(json!({"spec": {"template": template}}));
+            api.patch(&name, &field_manager(), &Patch::Strategic(change))
+        }
+        Change::RecordForm(form) => {
+            let record = json!(desired?.record(&target.record_of(form)?));
+            match only_if {
+                OnlyIf::Absent => create(record),
+                OnlyIf::Same(_) | OnlyIf::Unchanged(..) => {
+                    api.replace(&name, &post(), only_if.inside(record).to_string().into_bytes())
+                }
+            }
+        }
         Change::SetReplicas(replicas) => merge(json!({"spec": {"replicas": replicas}})),
+        Change::Merge(fields) => merge(fields.clone()),
         Change::Adopt => label(CLUSTER_UID_LABEL, cluster.uid().unwrap_or_default()),
         Change::Label(member) => label(MEMBER_ID_LABEL, member.to_string()),
         Change::Create(object) => create(object.clone()),
         Change::Apply(object) => api.patch(&name, &apply, &Patch::Apply(only_if.inside(object.clone()))),
         Change::Delete => api.delete(&name, &only_if.deletion()),
+        Change::Evict => {
+            // Not kube's own request for it, which loses the precondition on the way.
+            let eviction = json!({
+                "apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name},
+                "deleteOptions": {"preconditions": {"uid": only_if.uid()}},
+            });
+            api.create_subresource("eviction", &name, &post(), eviction.to_string().into_bytes())
+        }
         Change::DeleteWithin(seconds) => api.delete(&name, &only_if.deletion().grace_period(*seconds)),
     };
     Some(request.expect("names of objects are valid in a URL, and objects are JSON"))

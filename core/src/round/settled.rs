@@ -61,6 +61,8 @@ mod tests {
             linearizable: true,
             applied_index,
             version: None,
+            storage_version: None,
+            downgrade: Default::default(),
             listed: None,
             hash: None,
             alarms: BTreeSet::new(),

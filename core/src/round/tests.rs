@@ -6,8 +6,7 @@ const CLOCK: Clock = Clock { now: Timestamp::UNIX_EPOCH, dice: 200 };
 const CLUSTER: ClusterId = ClusterId(0xc1);
 
 fn goal() -> Goal {
-    let (on_stop, on_delete) = (crate::decide::OnStop::Retain, crate::decide::OnDelete::Retain);
-    Goal { size: 1, paused: false, on_stop, on_delete, adopts: None }
+    Goal::of_size(1)
 }
 
 /// Nothing but an EtcdCluster.
@@ -95,6 +94,8 @@ fn three() -> Observed {
             linearizable: true,
             applied_index: 1,
             version: None,
+            storage_version: None,
+            downgrade: Default::default(),
             listed: None,
             hash: None,
             alarms: Default::default(),

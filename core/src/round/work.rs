@@ -1,15 +1,18 @@
 //! What a round sends: writes beside the plan, side by side, and then the steps of the plan, one after the other.
 
+use std::collections::BTreeSet;
+
 use super::{Outcome, Round, SideWrite, name_taken};
 use crate::agent::News;
 use crate::decide::Goal;
-use crate::desired::{Desired, not_rolled_out};
+use crate::desired::{Desired, not_applied, other_agents};
+use crate::form::Record;
 use crate::intent::Intent;
 use crate::names::Names;
 use crate::observe::Objects;
 use crate::observed::{Observed, Ordinal};
 use crate::plan::{Action, Plan};
-use crate::request::{Request, report};
+use crate::request::{Object, Request, report, request};
 use crate::status::{self, Basis};
 use crate::surroundings::{quick_ends, surroundings};
 use crate::validate::Problem;
@@ -63,7 +66,9 @@ impl Round {
     fn report(&self, considered: &Considered<'_>) -> Option<Effect> {
         let &Considered { goal, spec, names, desired, objects, seen, plan } = considered;
         let set = objects.set.as_deref().zip(desired);
-        let differing = set.map(|(set, desired)| not_rolled_out(set, &desired.stateful_set(seen.replicas())));
+        let differing = set.map(|(set, desired)| not_applied(set, &desired.claim()));
+        let record = objects.record.as_deref().and_then(Record::parse).zip(spec.ok());
+        let edited = record.map(|(record, intent)| intent.form.differences(&record.form));
         let basis = Basis {
             goal,
             spec,
@@ -72,20 +77,29 @@ impl Round {
             plan,
             trouble: self.trouble.as_ref(),
             failed_writes: &self.reported,
-            not_rolled_out: &differing.unwrap_or_default(),
+            not_applied: &differing.unwrap_or_default(),
+            edited: &edited.unwrap_or_default(),
+            other_agents: &other_agents(objects),
         };
         let status = status::of_cluster(&objects.cluster, &basis, seen.now)?;
         Some(Effect { write: SideWrite::Status, request: Request::Kube(report(&objects.cluster, &status)?) })
     }
 
-    /// Where the name is taken, nothing is sent: what was observed is the answer.
+    /// Where the name is taken, nothing is sent: what was observed is the answer. What the plan itself writes follows in a
+    /// later round.
     fn objects(&mut self, considered: &Considered<'_>) -> Vec<Effect> {
-        let Considered { goal, names, desired, objects, seen, .. } = considered;
+        let Considered { goal, names, desired, objects, seen, plan, .. } = considered;
         let mut writes = match desired {
             Some(desired) if !goal.paused && !seen.cluster.deleting => surroundings(desired, objects, seen),
             Some(_) | None => Vec::new(),
         };
         writes.extend(quick_ends(objects));
+        let of_plan = |action: &Action| match request(action, seen, 0) {
+            Some(Request::Kube(write)) => Some(write.object),
+            Some(Request::Etcd(_) | Request::Tell(..)) | None => None,
+        };
+        let planned: BTreeSet<Object> = plan.actions.iter().filter_map(of_plan).collect();
+        writes.retain(|write| !planned.contains(&write.object));
         let mut effects = Vec::new();
         for request in writes {
             let write = SideWrite::Object(request.object.title(names));

@@ -2,6 +2,8 @@
 
 use super::{Rule, Server, storage, syntax};
 use crate::api::{AutoCompactionMode, EtcdClusterSpec, Options};
+use crate::etcd_config::known;
+use crate::version::Version;
 
 /// etcd's own defaults, which count where a setting is left out.
 pub(crate) const DEFAULT_HEARTBEAT_MILLISECONDS: i32 = 100;
@@ -196,6 +198,18 @@ pub(super) const RULES: &[Rule<EtcdClusterSpec>] = &[
         broken: |spec| extra_arguments(spec).any(|(name, _)| is_owned(name)),
     },
 ];
+
+/// A rule whose message names the argument: no entry of the table can do that.
+pub(crate) const ARGUMENTS_OF_THE_VERSION: &str = "must be arguments that spec.version has: etcd 3.6 renamed those that \
+    begin with experimental-, or made feature-gates of them, and 3.7 removed the old names";
+
+/// What breaks that rule, with the way out.
+pub(crate) fn not_of_the_version(spec: &EtcdClusterSpec) -> Vec<String> {
+    let arguments = spec.options.as_ref().map(|options| &options.extra_arguments);
+    let problems =
+        Version::parse(&spec.version).zip(arguments).map(|(version, it)| known::problems(version, it));
+    problems.into_iter().flatten().map(|problem| problem.to_string()).collect()
+}
 
 pub(crate) fn is_owned(name: &str) -> bool {
     OWNED.contains(&name) || OWNED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))

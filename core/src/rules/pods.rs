@@ -29,9 +29,7 @@ pub(super) const RULES: &[Rule<EtcdClusterSpec>] = &[
         }),
         message: "the operator sets these labels (etcd.etcd.io/*, app.kubernetes.io/name, instance, component \
             and managed-by, and those of the StatefulSet): use other keys",
-        broken: |spec| {
-            labels(spec).any(|(key, _)| key.starts_with(OWNED_PREFIX) || OWNED_LABELS.contains(&key.as_str()))
-        },
+        broken: |spec| labels(spec).any(|(key, _)| is_owned_label(key)),
     },
     Rule {
         at: "podTemplate.labels",
@@ -50,7 +48,7 @@ pub(super) const RULES: &[Rule<EtcdClusterSpec>] = &[
         at: "podTemplate.annotations",
         server: Server::Cel("!self.exists(key, key.startsWith('etcd.etcd.io/'))"),
         message: "the operator sets the annotations under etcd.etcd.io/: use other keys",
-        broken: |spec| annotations(spec).any(|(key, _)| key.starts_with(OWNED_PREFIX)),
+        broken: |spec| annotations(spec).any(|(key, _)| is_owned_annotation(key)),
     },
     Rule {
         at: "podTemplate.annotations",
@@ -110,6 +108,14 @@ pub(super) const RULES: &[Rule<EtcdClusterSpec>] = &[
         broken: |spec| context(spec).is_some_and(|it| it.windows_options.is_some()),
     },
 ];
+
+pub(crate) fn is_owned_label(key: &str) -> bool {
+    key.starts_with(OWNED_PREFIX) || OWNED_LABELS.contains(&key)
+}
+
+pub(crate) fn is_owned_annotation(key: &str) -> bool {
+    key.starts_with(OWNED_PREFIX)
+}
 
 fn context(spec: &EtcdClusterSpec) -> Option<&PodSecurityContext> {
     spec.pod_template.as_ref()?.security_context.as_ref()

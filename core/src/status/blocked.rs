@@ -5,6 +5,7 @@ use super::view::{START_SECONDS, Service, View};
 use crate::assess::PodState;
 use crate::names::{condition, reason};
 use crate::observed::{MemberId, Ordinal};
+use crate::plan::Refusal;
 use crate::quorum::quorum;
 use crate::validate::Problem;
 
@@ -20,7 +21,9 @@ impl View<'_> {
 
     /// The same, as far as it does not depend on whether the spec is valid.
     pub fn blocked(&self) -> Option<(&'static str, String)> {
-        let refusals = &self.basis.plan.refusals;
+        // That an edit is held concerns no member, and `Ready` reports it.
+        let refusals = self.basis.plan.refusals.iter().filter(|it| **it != Refusal::EditHeld);
+        let refusals: Vec<_> = refusals.collect();
         if let Some(first) = refusals.first() {
             let texts: Vec<_> = refusals.iter().map(|refusal| self.terms().refused(refusal)).collect();
             return Some((first.reason(), texts.join("; ")));
@@ -61,9 +64,12 @@ impl View<'_> {
     pub fn without_quorum(&self) -> String {
         let what = match self.service {
             Service::Lost { able, voters } if able < quorum(voters) => format!(
-                "{able} of {voters} voting members can serve and quorum needs {}: the operator makes no changes until \
-                 members return",
-                quorum(voters)
+                "{able} of {voters} voting members can serve and quorum needs {}: {}",
+                quorum(voters),
+                match self.rollout().map(|rollout| rollout.stalled().0) {
+                    Some(Value::True) => "see condition RolloutStalled",
+                    _ => "the operator makes no changes until members return",
+                }
             ),
             Service::Lost { .. } => {
                 "members respond but cannot elect a leader: check the network on port 2380".into()

@@ -10,7 +10,7 @@ use crate::intent::Intent;
 use crate::names::{condition, reason};
 use crate::notices::{Kind, Notice, notices};
 use crate::observed::{MemberId, Members};
-use crate::plan::WaitingOn;
+use crate::plan::{Refusal, WaitingOn};
 use crate::quorum::quorum;
 
 const BEING_DELETED: &str = "the cluster is being deleted";
@@ -23,6 +23,7 @@ const PAUSED: &str = "spec.paused is true: the operator reports but makes no cha
 pub(super) fn of(view: &View<'_>, cluster: &EtcdCluster) -> Vec<Fact> {
     let mut facts =
         vec![ready(view), available(view), reconciling(view), not_going_on(view), quorum_lost(view)];
+    facts.extend(rollout_stalled(view));
     facts.extend(paused(view));
     facts.extend(write_failed(view));
     if let Ok(intent) = view.basis.spec {
@@ -52,6 +53,11 @@ fn ready(view: &View<'_>) -> Fact {
         (_, Service::Stopped) if view.is_stopped() => {
             in_effect(view, reason::STOPPED, "stopped as specified: no member runs".into())
         }
+        (_, Service::Available | Service::Unproven { long: false })
+            if view.is_as_wanted() && view.rollout().is_some() =>
+        {
+            rolling_out(view)
+        }
         (_, Service::Available) if view.all_serve() => {
             let message = format!("{serving} of {size} members are serving");
             in_effect(view, reason::ALL_MEMBERS_SERVING, message)
@@ -80,22 +86,44 @@ fn ready(view: &View<'_>) -> Fact {
 
 /// True, unless something keeps a cluster whose members all serve from being what its spec asks for.
 fn in_effect(view: &View<'_>, reason: &'static str, message: String) -> Finding {
-    let Basis { failed_writes, not_rolled_out, .. } = *view.basis;
+    let Basis { failed_writes, not_applied, edited, .. } = *view.basis;
     if let Some(alarms) = view.alarms() {
         return (Value::False, reason::ALARM_ACTIVE, alarms);
     }
     if !failed_writes.is_empty() {
         return (Value::False, reason::WRITE_FAILED, failures(failed_writes));
     }
-    if not_rolled_out.is_empty() {
-        return (Value::True, reason, message);
+    let held = view.refused_rollout().map(|refusal| {
+        let held = "a previous version of the operator did not roll this out, and a new version of the operator alone \
+                    restarts no member: the next edit of the spec rolls it out, or revert the edit";
+        let why = if refusal == Refusal::EditHeld { held.into() } else { view.terms().refused(&refusal) };
+        not_in_effect(edited, &why)
+    });
+    let volumes = (!not_applied.is_empty()).then(|| {
+        let volumes = "this version of the operator does not change existing volumes, so all of them keep the previous \
+                       values: revert the edit, or wait for a version that applies it";
+        not_in_effect(not_applied, volumes)
+    });
+    match held.into_iter().chain(volumes).collect::<Vec<_>>() {
+        none if none.is_empty() => (Value::True, reason, message),
+        some => (Value::False, reason::NOT_ROLLED_OUT, some.join("; ")),
     }
-    let message = format!(
-        "edits not in effect: {}; this version of the operator does not restart members, so all of them keep the \
-         previous values: revert the edit, or wait for a version that rolls it out",
-        not_rolled_out.join(", ")
-    );
-    (Value::False, reason::NOT_ROLLED_OUT, message)
+}
+
+fn not_in_effect(fields: &[&str], why: &str) -> String {
+    format!("edits not in effect: {}; {why}", fields.join(", "))
+}
+
+/// Until all members run together with what the spec asks for.
+fn rolling_out(view: &View<'_>) -> Finding {
+    if let Some(alarms) = view.alarms() {
+        return (Value::False, reason::ALARM_ACTIVE, alarms);
+    }
+    let progress = view.rollout().map(|rollout| rollout.progress());
+    let down = down(view, |id| view.terms().member(id)).join(", ");
+    let down = (!down.is_empty()).then(|| format!("not serving: {down}"));
+    let message = progress.into_iter().chain(down).collect::<Vec<_>>().join("; ");
+    (Value::False, reason::ROLLING_OUT, message)
 }
 
 fn failures(writes: &[FailedWrite]) -> String {
@@ -134,14 +162,18 @@ fn available(view: &View<'_>) -> Fact {
 fn reconciling(view: &View<'_>) -> Fact {
     let plan = view.basis.plan;
     let terms = view.terms();
-    let actions = plan.actions.iter().map(|action| terms.action(action));
+    let rollout = view.rollout().filter(|_| view.is_as_wanted());
+    let actions: Vec<_> = match &rollout {
+        Some(rollout) => rollout.steps(),
+        None => plan.actions.iter().map(|action| terms.action(action)).collect(),
+    };
     let waiting = plan.waiting.iter().map(|awaited| format!("waiting for {}", terms.awaited(awaited)));
     // The plan waits for the bootstrap; which pods keep it waiting is reported beside it.
     let forming = plan.waiting.iter().any(|it| matches!(it, WaitingOn::Formation { .. }));
     let hopeless = if forming { view.hopeless() } else { Vec::new() };
     let down = hopeless.into_iter().filter_map(|ordinal| view.why_down(ordinal));
     let held_up = view.basis.trouble.filter(|it| it.is_wait()).map(Trouble::words);
-    let steps = actions.chain(held_up).chain(waiting).chain(down).collect::<Vec<_>>().join("; ");
+    let steps = actions.into_iter().chain(held_up).chain(waiting).chain(down).collect::<Vec<_>>().join("; ");
     let (value, reason, message) = if view.seen().cluster.deleting {
         (Value::True, reason::DELETING, steps)
     } else if let Some((reason, _)) = view.stall() {
@@ -154,6 +186,8 @@ fn reconciling(view: &View<'_>) -> Fact {
         at_rest(view)
     } else if plan.actions.is_empty() {
         (Value::True, plan.waiting.first().map_or(reason::PROGRESSING, |it| it.reason()), steps)
+    } else if rollout.is_some() {
+        (Value::True, reason::ROLLING_OUT, steps)
     } else if view.prepares_formation() {
         (Value::True, reason::PROGRESSING, "prepare the bootstrap".into())
     } else {
@@ -164,7 +198,7 @@ fn reconciling(view: &View<'_>) -> Fact {
 
 /// When the plan has nothing to do, something else can still be missing.
 fn at_rest(view: &View<'_>) -> (Value, &'static str, String) {
-    let Basis { failed_writes, not_rolled_out, .. } = *view.basis;
+    let Basis { failed_writes, not_applied, .. } = *view.basis;
     let down = down(view, |id| {
         format!("{} since {:.0}", view.terms().member(id), view.since(&id.to_string(), false).0)
     });
@@ -179,7 +213,7 @@ fn at_rest(view: &View<'_>) -> (Value, &'static str, String) {
     if !failed_writes.is_empty() {
         return (Value::True, reason::WRITE_FAILED, failures(failed_writes));
     }
-    if !not_rolled_out.is_empty() {
+    if !not_applied.is_empty() || view.refused_rollout().is_some() {
         return (Value::False, reason::NOT_ROLLED_OUT, "edits not in effect, see condition Ready".into());
     }
     (Value::False, reason::UP_TO_DATE, "up to date".into())
@@ -190,6 +224,11 @@ fn not_going_on(view: &View<'_>) -> Fact {
         Some((reason, message)) => fact(condition::STALLED, Value::True, reason, message),
         None => fact(condition::STALLED, Value::False, reason::NOT_STALLED, "nothing blocks the operator"),
     }
+}
+
+fn rollout_stalled(view: &View<'_>) -> Option<Fact> {
+    let (value, reason, message) = view.rollout()?.stalled();
+    Some(fact(condition::ROLLOUT_STALLED, value, reason, message))
 }
 
 fn quorum_lost(view: &View<'_>) -> Fact {

@@ -6,6 +6,7 @@ use crate::assess::{MemberState, PodState};
 use crate::member::MemberProgress;
 use crate::observed::{Member, MemberId, Members, Ordinal};
 use crate::plan::WaitingOn;
+use crate::version::Version;
 
 /// By ordinal, numerically: as text, pod 10 comes before pod 9. Members without a pod of ours come last.
 pub(super) fn members(view: &View<'_>) -> Vec<MemberStatus> {
@@ -42,10 +43,11 @@ fn listed(view: &View<'_>, members: &Members) -> Vec<Placed> {
             |awaited: &WaitingOn| matches!(awaited, WaitingOn::Recovery { member, .. } if *member == id);
         let Progress { reason, waiting_for } = match ordinal {
             _ if view.seen().cluster.deleting => Progress::default(),
-            _ if ready => Progress { reason: alarm(view, id), waiting_for: None },
+            _ if ready => Progress { reason: alarm(view, id), waiting_for: restart(view, ordinal) },
             Some(_) => Progress::of_member(view, state, pod),
             None => Progress::default(),
         };
+        let version = view.facts.answer_of(id).and_then(|answer| answer.version);
         let replaced = view.basis.plan.waiting.iter().any(replaced);
         let then = if replaced { ", before the operator replaces it" } else { "" };
         let status = MemberStatus {
@@ -59,7 +61,9 @@ fn listed(view: &View<'_>, members: &Members) -> Vec<Placed> {
             last_transition_time: Some(view.since(&id.to_string(), ready)),
             role: role(members, id, member),
             health: health(state, pod),
-            version: view.facts.answer_of(id).and_then(|answer| Some(answer.version?.to_string())),
+            version: version.map(|version| version.to_string()),
+            target_version: target_version(view, version),
+            agent_version: ordinal.and_then(|ordinal| view.basis.other_agents.get(&ordinal).cloned()),
             reason,
             waiting_for: waiting_for.map(|awaited| awaited + then),
         };
@@ -86,6 +90,7 @@ fn last_known(view: &View<'_>) -> Vec<Placed> {
             role: member.role.filter(|role| *role == Role::Learner),
             health: if state == MemberState::Serving { Health::Unknown } else { health(&state, pod) },
             version: None,
+            target_version: target_version(view, None),
             reason,
             waiting_for,
             ..member.clone()
@@ -148,6 +153,18 @@ impl Progress {
         let quorum = view.facts.listed().is_some() || *state != PodState::DataLost;
         Self::new(reason.or(silent), if quorum { state.waits_for() } else { "a quorum, to be replaced" })
     }
+}
+
+/// While a rollout changes the version, and the member does not run it yet.
+fn target_version(view: &View<'_>, runs: Option<Version>) -> Option<String> {
+    let target = view.rollout()?.new_version()?;
+    (runs != Some(target)).then(|| target.to_string())
+}
+
+/// What a member that serves waits for during a rollout.
+fn restart(view: &View<'_>, ordinal: Option<Ordinal>) -> Option<String> {
+    let awaited = view.rollout()?.awaits_restart(ordinal?) && !view.basis.goal.paused;
+    awaited.then(|| "its restart with the changed spec".into())
 }
 
 /// What this member has raised.

@@ -34,7 +34,9 @@ fn look(cluster: &EtcdCluster, now: Timestamp) -> Option<EtcdClusterStatus> {
         plan: &plan,
         trouble: None,
         failed_writes: &[],
-        not_rolled_out: &[],
+        not_applied: &[],
+        edited: &[],
+        other_agents: &BTreeMap::new(),
     };
     of_cluster(cluster, &basis, now)
 }

@@ -10,6 +10,8 @@ pub enum Trouble {
     /// etcd rejects it for now, for this reason: it wants its voters to have been connected for some seconds before one
     /// is added, and a learner to have caught up before it votes. All is well.
     EtcdNotYet(String),
+    /// The disruption budget allows no eviction for now, in the words of the API server: another pod is away.
+    EvictionNotYet(String),
     /// This object of a previous cluster of the same name has to be deleted first. Kubernetes collects it in its own
     /// time.
     LeftBehind(String),
@@ -22,7 +24,9 @@ impl Trouble {
     pub fn is_wait(&self) -> bool {
         match self {
             Self::Failed(_) => false,
-            Self::EtcdNotYet(_) | Self::LeftBehind(_) | Self::NamespaceEnding => true,
+            Self::EtcdNotYet(_) | Self::EvictionNotYet(_) | Self::LeftBehind(_) | Self::NamespaceEnding => {
+                true
+            }
         }
     }
 
@@ -30,7 +34,9 @@ impl Trouble {
     pub fn cause(&self) -> String {
         match self {
             Self::Failed(why) => why.clone(),
-            Self::EtcdNotYet(_) | Self::LeftBehind(_) | Self::NamespaceEnding => self.words(),
+            Self::EtcdNotYet(_) | Self::EvictionNotYet(_) | Self::LeftBehind(_) | Self::NamespaceEnding => {
+                self.words()
+            }
         }
     }
 
@@ -38,7 +44,9 @@ impl Trouble {
     pub fn of(&self, object: &str) -> Self {
         match self {
             Self::Failed(why) => Self::Failed(format!("cannot write {object}: {why}")),
-            Self::EtcdNotYet(_) | Self::LeftBehind(_) | Self::NamespaceEnding => self.clone(),
+            Self::EtcdNotYet(_) | Self::EvictionNotYet(_) | Self::LeftBehind(_) | Self::NamespaceEnding => {
+                self.clone()
+            }
         }
     }
 
@@ -46,6 +54,7 @@ impl Trouble {
         match self {
             Self::Failed(_) => reason::STEP_FAILED,
             Self::EtcdNotYet(_) => reason::STEP_REJECTED,
+            Self::EvictionNotYet(_) => reason::EVICTION_REJECTED,
             Self::LeftBehind(_) => reason::PREVIOUS_OBJECTS_TERMINATING,
             Self::NamespaceEnding => reason::NAMESPACE_TERMINATING,
         }
@@ -56,6 +65,9 @@ impl Trouble {
         match self {
             Self::Failed(why) => format!("a step failed, retrying: {why}"),
             Self::EtcdNotYet(why) => format!("etcd rejected the step for now, retrying: {why}"),
+            Self::EvictionNotYet(why) => {
+                format!("the PodDisruptionBudget allows no restart for now, retrying: {why}")
+            }
             Self::LeftBehind(what) => {
                 format!("waiting for {what} of the previous cluster of this name to be deleted")
             }

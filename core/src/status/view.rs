@@ -110,6 +110,8 @@ impl<'a> View<'a> {
                 action,
                 Action::RecordFormed { .. } | Action::LabelClaim { .. } | Action::DeleteOrder { .. }
             );
+            let about_forms = matches!(action, Action::RecordForm { .. } | Action::SetTemplate { .. });
+            let bookkeeping = bookkeeping || about_forms && self.rollout().is_none();
             bookkeeping && (self.is_as_wanted() || self.size() == 0)
         };
         !plan.actions.iter().all(keeps_books) || plan.waiting.iter().any(|it| *it != WaitingOn::Unpause)
@@ -137,6 +139,8 @@ impl<'a> View<'a> {
                     matches!(it, WaitingOn::Quorum { .. } | WaitingOn::Leader | WaitingOn::Unpause)
                 });
         let creating = self.service == Service::NotBootstrapped || self.seen().order.is_some();
+        let rollout = self.rollout();
+        let rolling_out = rollout.is_some() && self.is_as_wanted() && !self.basis.goal.paused;
         let cannot_begin = self.basis.spec.is_err() && self.service == Service::NotBootstrapped;
         if self.seen().cluster.deleting {
             Phase::Deleting
@@ -146,6 +150,12 @@ impl<'a> View<'a> {
             Phase::Failed
         } else if creating && self.size() > 0 && !self.all_serve() {
             Phase::Creating
+        } else if rolling_out {
+            if rollout.is_some_and(|it| it.new_version().is_some()) {
+                Phase::Upgrading
+            } else {
+                Phase::Scaling
+            }
         } else if self.is_as_wanted() && (awaits_only_quorum || !self.is_under_way()) {
             Phase::Running
         } else {

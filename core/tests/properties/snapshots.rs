@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use etcd_operator_core::decide::{Goal, OnDelete, OnStop};
+use etcd_operator_core::form::{Digest, Wanted};
 use etcd_operator_core::member::MemberProgress;
 use etcd_operator_core::observed::{
-    Alarm, Answer, Blocked, Claim, ClusterId, Exit, Formed, Member, MemberId, Members, Observed, Order,
-    Ordinal, Pod, Process, Seen, Set, Unanswered,
+    Alarm, Answer, Blocked, Claim, ClusterId, Exit, FormRecord, Formed, Member, MemberId, Members, Observed,
+    Order, Ordinal, Pod, Process, Seen, Set, Unanswered,
 };
 use etcd_operator_core::version::Version;
 use jiff::Timestamp;
@@ -23,7 +24,7 @@ const OTHER: ClusterId = ClusterId(0xc2);
 /// What may be at one ordinal.
 #[derive(Clone, Debug)]
 struct Slot {
-    pod: Option<(Process, bool, bool)>,
+    pod: Option<(Process, bool, bool, Option<Digest>)>,
     claim: Option<(Label, bool, bool, &'static str)>,
     member: Option<(bool, MemberProgress, Voice)>,
     index: u64,
@@ -78,7 +79,7 @@ fn slot() -> impl Strategy<Value = Slot> {
         1 => Just(None),
     ];
     (
-        option::of((process, seldom, often)),
+        option::of((process, seldom, often, form())),
         option::of((label, seldom, often, owner)),
         option::of((seldom, start, voice)),
         select(vec![0_u64, 4500, 5000]),
@@ -99,12 +100,48 @@ fn slot() -> impl Strategy<Value = Slot> {
         })
 }
 
+const OLD: &str = "A";
+const NEW: &str = "B";
+
+/// Mostly one of two, and sometimes none that can be told.
+fn form() -> impl Strategy<Value = Option<Digest>> {
+    let digest = |name: &str| Some(Digest(name.into()));
+    prop_oneof![10 => Just(digest(OLD)), 10 => Just(digest(NEW)), 1 => Just(digest("C")), 1 => Just(None)]
+}
+
+fn wanted() -> impl Strategy<Value = Option<Wanted>> {
+    let version = select(vec![Version::new(3, 6, 11), Version::new(3, 6, 11), Version::new(3, 5, 30)]);
+    (form(), version).prop_map(|(form, version)| Some(Wanted { form: form?, version }))
+}
+
+fn record() -> impl Strategy<Value = Option<FormRecord>> {
+    (form(), prop::bool::weighted(0.1)).prop_map(|(form, held)| {
+        let held_generation = held.then_some(1);
+        let (uid, version) = ("record".into(), Version::new(3, 6, 11));
+        Some(FormRecord { uid, form: form?, version, held_generation })
+    })
+}
+
+/// What a StatefulSet creates pods from, and whether its controller has read that.
+fn template() -> impl Strategy<Value = (Option<Digest>, bool, bool)> {
+    (form(), prop::bool::weighted(0.1), prop::bool::weighted(0.8))
+}
+
 fn goal() -> impl Strategy<Value = Goal> {
     let on_stop = select(vec![OnStop::Retain, OnStop::RetainAll, OnStop::Delete]);
     let on_delete = select(vec![OnDelete::Retain, OnDelete::Delete]);
     let adopts = option::weighted(0.3, Just("former".to_owned()));
-    (0_u8..=9, prop::bool::weighted(0.02), on_stop, on_delete, adopts).prop_map(
-        |(size, paused, on_stop, on_delete, adopts)| Goal { size, paused, on_stop, on_delete, adopts },
+    let budget = prop::bool::weighted(0.8);
+    (0_u8..=9, prop::bool::weighted(0.02), on_stop, on_delete, adopts, wanted(), budget).prop_map(
+        |(size, paused, on_stop, on_delete, adopts, form, disruption_budget)| Goal {
+            paused,
+            on_stop,
+            on_delete,
+            adopts,
+            form,
+            disruption_budget,
+            ..Goal::of_size(size)
+        },
     )
 }
 
@@ -116,7 +153,7 @@ pub fn anything() -> impl Strategy<Value = (Goal, Observed)> {
         (seen.set, seen.order) = (None, None);
         (goal, seen)
     });
-    prop_oneof![6 => anywhere(), 1 => at_the_beginning, 3 => almost_settled()]
+    prop_oneof![6 => anywhere(), 1 => at_the_beginning, 3 => almost_settled(), 5 => rolling()]
 }
 
 /// Settled, but for one member.
@@ -137,6 +174,32 @@ fn almost_settled() -> impl Strategy<Value = (Goal, Observed)> {
     })
 }
 
+/// All is well, but pods have one form or the other, and some do not serve.
+fn rolling() -> impl Strategy<Value = (Goal, Observed)> {
+    let changes = vec((form(), prop::bool::weighted(0.1), prop::bool::weighted(0.15)), 9);
+    (settled(), wanted(), template(), record(), changes).prop_map(
+        |((mut goal, mut seen), wanted, template, record, changes)| {
+            goal.form = wanted;
+            seen.record = record;
+            seen.cluster.generation = Some(1);
+            seen.set.iter_mut().for_each(|set| set_template(set, &template));
+            for (pod, (form, terminating, _)) in seen.pods.values_mut().zip(&changes) {
+                (pod.form, pod.terminating) = (form.clone(), *terminating);
+            }
+            for (answer, (_, terminating, silent)) in seen.etcd.answers.values_mut().zip(&changes) {
+                if *silent || *terminating {
+                    *answer = Seen::Unknown(Unanswered::Unreachable("silent".into()));
+                }
+            }
+            (goal, seen)
+        },
+    )
+}
+
+fn set_template(set: &mut Set, (template, unmarked, followed): &(Option<Digest>, bool, bool)) {
+    (set.template, set.unmarked, set.followed) = (template.clone(), *unmarked, *followed);
+}
+
 fn anywhere() -> impl Strategy<Value = (Goal, Observed)> {
     let cluster = (
         prop::bool::weighted(0.1),
@@ -147,15 +210,20 @@ fn anywhere() -> impl Strategy<Value = (Goal, Observed)> {
     let leader = option::weighted(0.9, 0..ORDINALS);
     let listed = prop_oneof![15 => Just(Some(ID)), 1 => Just(Some(OTHER)), 4 => Just(None)];
     let slots = vec(option::weighted(0.6, slot()), ORDINALS);
-    (goal(), cluster, order, option::weighted(0.9, 0_u8..=9), slots, leader, listed).prop_map(
-        |(goal, (deleting, finalizer, formed), order, replicas, slots, leader, listed)| {
+    let set = option::weighted(0.9, (0_u8..=9, template()));
+    (goal(), cluster, order, set, slots, leader, listed, record()).prop_map(
+        |(goal, (deleting, finalizer, formed), order, set, slots, leader, listed, record)| {
             let mut seen = empty();
             seen.cluster.deleting = deleting;
             seen.cluster.finalizer = finalizer;
             seen.cluster.formed = formed.map(|since| Formed { id: ID, since: at(since) });
             seen.order = order.map(|(armed, size)| Order { uid: "order".into(), armed, size });
-            seen.set =
-                replicas.map(|replicas| Set { uid: "set".into(), replicas, rejected: BTreeMap::new() });
+            seen.record = record;
+            seen.set = set.map(|(replicas, template)| {
+                let mut set = Set::keeping(replicas, "set");
+                set_template(&mut set, &template);
+                set
+            });
             for (ordinal, slot) in slots.iter().enumerate() {
                 if let Some(slot) = slot {
                     fill(&mut seen, ordinal, slot);
@@ -175,18 +243,24 @@ pub fn settled() -> impl Strategy<Value = (Goal, Observed)> {
     (goal(), 0..9_usize).prop_map(|(mut goal, leader)| {
         goal.size = goal.size.max(1);
         goal.paused = false;
+        let version = Version::new(3, 5, 30);
+        let form = Digest(OLD.into());
+        goal.form = Some(Wanted { form: form.clone(), version });
         let mut seen = empty();
         seen.cluster.formed = Some(Formed { id: ID, since: at(0) });
-        seen.set = Some(Set { uid: "set".into(), replicas: goal.size, rejected: BTreeMap::new() });
+        let template = Some(form.clone());
+        seen.set = Some(Set { template, ..Set::keeping(goal.size, "set") });
+        let uid = "record".into();
+        seen.record = Some(FormRecord { uid, form: form.clone(), version, held_generation: None });
         for ordinal in 0..usize::from(goal.size) {
             let slot = Slot {
-                pod: Some((Process::Started, false, true)),
+                pod: Some((Process::Started, false, true, Some(form.clone()))),
                 claim: Some((Label::Right, false, true, "uid")),
                 member: Some((false, MemberProgress::Published, Voice::Serves)),
                 index: 5000,
                 hash: None,
                 alarmed: false,
-                version: Some(Version::new(3, 5, 30)),
+                version: Some(version),
                 cluster: ID,
             };
             fill(&mut seen, ordinal, &slot);
@@ -211,8 +285,8 @@ fn fill(seen: &mut Observed, ordinal: usize, slot: &Slot) {
     let id = member_id(ordinal);
     let ordinal = Ordinal(ordinal as u8);
     let Slot { pod, claim, member, index, hash, alarmed, version, cluster } = slot.clone();
-    if let Some((etcd, terminating, published)) = pod {
-        seen.pods.insert(ordinal, Pod { uid: format!("pod-{ordinal}"), terminating, published, etcd });
+    if let Some((etcd, terminating, published, form)) = pod {
+        seen.pods.insert(ordinal, Pod { uid: format!("pod-{ordinal}"), terminating, published, etcd, form });
     }
     if let Some((label, terminating, bound, owner)) = claim {
         let member = match label {
@@ -233,6 +307,8 @@ fn fill(seen: &mut Observed, ordinal: usize, slot: &Slot) {
         linearizable: voice == Voice::Serves && !learner,
         applied_index: index,
         version,
+        storage_version: None,
+        downgrade: Default::default(),
         listed: Some(3),
         hash,
         alarms,

@@ -2,14 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use etcd_operator_core::asked::Asked;
 use etcd_operator_core::decide::{Goal, OnDelete, OnStop};
+use etcd_operator_core::form::{Digest, Wanted};
 use etcd_operator_core::member::MemberProgress;
+use etcd_operator_core::names::{ANNOTATION_OF, Names};
 use etcd_operator_core::observed::{
-    Alarm, Answer, Blocked, Claim, Cluster, ClusterId, Exit, Formed, Member, MemberId, Members, Observed,
-    Order, Ordinal, Pod, Process, Seen, Set, Unanswered,
+    Alarm, Answer, Blocked, Claim, Cluster, ClusterId, Exit, FormRecord, Formed, Member, MemberId, Members,
+    Observed, Order, Ordinal, Pod, Process, Seen, Set, Unanswered,
 };
 use etcd_operator_core::snapshot::Snapshot;
 use etcd_operator_core::version::Version;
+use etcd_operator_core::version::downgrade::Downgrade;
 use jiff::Timestamp;
 
 const UID: &str = "cluster-uid";
@@ -18,8 +22,7 @@ const ID: ClusterId = ClusterId(0xc1);
 type Result<T> = std::result::Result<T, String>;
 
 pub fn read(description: &str) -> Result<(Goal, Observed)> {
-    let mut goal =
-        Goal { size: 3, paused: false, on_stop: OnStop::Retain, on_delete: OnDelete::Retain, adopts: None };
+    let mut goal = Goal::of_size(3);
     let mut seen = nothing();
     for line in description.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
         if let Some(logged) = line.strip_prefix("observation ") {
@@ -62,6 +65,15 @@ fn understand(words: &[&str], goal: &mut Goal, seen: &mut Observed) -> Result<()
             seen.set = Some(set(number(replicas)?));
             Ok(())
         }
+        ("ask", [what, value]) => read_request(what, value, goal),
+        ("template", rest) => {
+            read_template(rest, seen.set.as_mut().ok_or("there is no set with a template")?)
+        }
+        ("record", ["gone"]) => {
+            seen.record = None;
+            Ok(())
+        }
+        ("record", [form, rest @ ..]) => read_record(form, rest, seen),
         ("reject", [ordinal, rest @ ..]) => {
             let set = seen.set.as_mut().ok_or("there is no set that could create a pod")?;
             set.rejected.insert(Ordinal(number(ordinal)?), rest.join(" "));
@@ -92,7 +104,7 @@ fn understand(words: &[&str], goal: &mut Goal, seen: &mut Observed) -> Result<()
 }
 
 fn set(replicas: u8) -> Set {
-    Set { uid: "set-uid".into(), replicas, rejected: BTreeMap::new() }
+    Set::keeping(replicas, "set-uid")
 }
 
 /// Every member that answers knows it; `none` disarms all.
@@ -131,9 +143,57 @@ fn read_goal(words: &[&str], goal: &mut Goal) -> Result<()> {
             "on-delete=Retain" => goal.on_delete = OnDelete::Retain,
             "on-delete=Delete" => goal.on_delete = OnDelete::Delete,
             "adopt" => goal.adopts = Some("former-uid".into()),
+            "supervised" => goal.supervised = true,
+            "no-budget" => goal.disruption_budget = false,
+            form if form.starts_with("form=") => goal.form = Some(wanted(form)?),
             size => goal.size = number(size)?,
         }
     }
+    Ok(())
+}
+
+/// `form=B`, or with another version than that of every member: `form=B@3.6.16`.
+fn wanted(word: &str) -> Result<Wanted> {
+    let form = word.strip_prefix("form=").unwrap_or(word);
+    let (form, version) = form.split_once('@').unwrap_or((form, "3.6.0"));
+    let version = Version::parse(version).ok_or("no version")?;
+    Ok(Wanted { form: Digest(form.into()), version })
+}
+
+/// As in the annotation of this name.
+fn read_request(what: &str, value: &str, goal: &mut Goal) -> Result<()> {
+    let names = Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() };
+    let annotation = BTreeMap::from([(format!("{ANNOTATION_OF}{what}"), value.to_owned())]);
+    let (asked, malformed) = Asked::read(&annotation, &names);
+    if asked == Asked::default() {
+        return Err(format!("no request: {malformed:?}"));
+    }
+    goal.asked = asked;
+    Ok(())
+}
+
+fn read_template(words: &[&str], set: &mut Set) -> Result<()> {
+    for word in words {
+        match *word {
+            "followed" => set.followed = true,
+            "unread" => set.followed = false,
+            "unmarked" => set.unmarked = true,
+            form => (set.template, set.unmarked) = (Some(Digest(form.into())), false),
+        }
+    }
+    Ok(())
+}
+
+fn read_record(form: &str, words: &[&str], seen: &mut Observed) -> Result<()> {
+    let Wanted { form, version } = wanted(form)?;
+    let mut record = FormRecord { uid: "record-uid".into(), form, version, held_generation: None };
+    for word in words {
+        match *word {
+            "held" => record.held_generation = seen.cluster.generation,
+            _ => return Err(format!("{word} is not understood")),
+        }
+    }
+    seen.record = Some(record);
     Ok(())
 }
 
@@ -143,6 +203,13 @@ fn read_cluster(words: &[&str], cluster: &mut Cluster) -> Result<()> {
             ("no-finalizer", "") => cluster.finalizer = false,
             ("finalizer", "") => cluster.finalizer = true,
             ("deleting", "") => cluster.deleting = true,
+            ("generation", generation) => cluster.generation = Some(number(generation)?),
+            ("restarts", request) => {
+                let (token, pods) = request.split_once('/').ok_or("restarts=TOKEN/ORDINALS")?;
+                let pods = pods.chars().map(|ordinal| format!("pod-{ordinal}-uid"));
+                cluster.restart = Some((token.into(), pods.collect()));
+            }
+            ("moved-leader", token) => cluster.moved_leader = Some(token.into()),
             ("never-formed", "") => cluster.formed = None,
             ("formed", formed) => {
                 let (id, since) = formed.split_once('@').ok_or("formed=ID@SECOND")?;
@@ -157,7 +224,13 @@ fn read_cluster(words: &[&str], cluster: &mut Cluster) -> Result<()> {
 fn read_pod(ordinal: Ordinal, words: &[&str], seen: &mut Observed) -> Result<()> {
     let before = seen.pods.remove(&ordinal);
     let uid = format!("pod-{ordinal}-uid");
-    let mut pod = before.unwrap_or(Pod { uid, terminating: false, published: true, etcd: Process::Waiting });
+    let mut pod = before.unwrap_or(Pod {
+        uid,
+        terminating: false,
+        published: true,
+        etcd: Process::Waiting,
+        form: None,
+    });
     for word in words {
         match *word {
             "gone" => return Ok(()),
@@ -176,6 +249,7 @@ fn read_pod(ordinal: Ordinal, words: &[&str], seen: &mut Observed) -> Result<()>
             "failing" => pod.etcd = Process::Failing(Exit { code: 2, message: String::new() }),
             "terminating" => pod.terminating = true,
             "unpublished" => pod.published = false,
+            form if form.starts_with("form=") => pod.form = Some(wanted(form)?.form),
             _ => return Err(format!("{word} is not understood")),
         }
     }
@@ -201,6 +275,10 @@ fn read_claim(ordinal: Ordinal, words: &[&str], seen: &mut Observed) -> Result<(
     Ok(())
 }
 
+fn enabled(version: &str) -> Result<Downgrade> {
+    Version::parse(version).map(Downgrade::Enabled).ok_or(format!("{version} is no version"))
+}
+
 fn read_member(id: MemberId, words: &[&str], seen: &mut Observed) -> Result<()> {
     let own = Ordinal((id.0 & 0xf) as u8);
     let known = members(seen).list.remove(&id);
@@ -213,6 +291,8 @@ fn read_member(id: MemberId, words: &[&str], seen: &mut Observed) -> Result<()> 
         linearizable: true,
         applied_index: 5000,
         version: Some(Version::new(3, 6, 0)),
+        storage_version: Some(Version::new(3, 6, 0)),
+        downgrade: Downgrade::Disabled,
         listed: Some(3),
         hash: Some(1),
         alarms: BTreeSet::new(),
@@ -236,6 +316,7 @@ fn read_member(id: MemberId, words: &[&str], seen: &mut Observed) -> Result<()> 
             ("silent", "") => silent = true,
             ("serving", "") => silent = false,
             ("leaderless", "") => (answer.linearizable, answer.leader) = (false, None),
+            ("lagging", "") => answer.linearizable = false,
             ("silent-since", seconds) => {
                 silent = true;
                 seen.etcd.silent_since.insert(id, at(number(seconds)?));
@@ -245,6 +326,9 @@ fn read_member(id: MemberId, words: &[&str], seen: &mut Observed) -> Result<()> 
             ("index", index) => answer.applied_index = number(index)?,
             ("one-learner", "") => answer.version = Some(Version::new(3, 5, 21)),
             ("version", version) => answer.version = Version::parse(version),
+            ("storage", version) => answer.storage_version = Version::parse(version),
+            ("downgrade", "unreported") => answer.downgrade = Downgrade::Unreported,
+            ("downgrade", version) => answer.downgrade = enabled(version)?,
             ("hash", "none") => answer.hash = None,
             ("hash", hash) => answer.hash = Some(number(hash)?),
             _ => return Err(format!("{word} is not understood")),

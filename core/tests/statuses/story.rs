@@ -1,5 +1,7 @@
 //! Plays looks at one cluster after each other, each with the status that the one before has written.
 
+use std::collections::BTreeMap;
+
 use std::fmt::Write;
 
 use etcd_operator_core::api::{EtcdCluster, EtcdClusterStatus, MemberStatus};
@@ -64,6 +66,7 @@ impl Story {
             "trouble" => self.trouble = Some(Trouble::Failed(rest.to_owned())),
             "etcd-says" => self.trouble = Some(Trouble::EtcdNotYet(rest.to_owned())),
             "left-behind" => self.trouble = Some(Trouble::LeftBehind(rest.to_owned())),
+            "eviction-rejected" => self.trouble = Some(Trouble::EvictionNotYet(rest.to_owned())),
             "namespace-ending" => self.trouble = Some(Trouble::NamespaceEnding),
             "trouble-over" => self.trouble = None,
             "write-failed" => {
@@ -92,15 +95,16 @@ impl Story {
             Ok(_) => asked_for.clone(),
             Err(_) => Goal::in_effect(&cluster.spec, seen.replicas()),
         };
-        let not_rolled_out = match (&intent, &self.made_with) {
+        let (not_applied, edited) = match (&intent, &self.made_with) {
             (Ok(intent), Some(spec)) => {
                 let former =
                     validate(&self.cluster(&asked_for, spec, false)?).map_err(|it| format!("{it:?}"))?;
-                let set =
-                    |intent| desired::Desired { intent, names: &names, agent_image: "op:1" }.stateful_set(3);
-                desired::not_rolled_out(&set(&former), &set(intent))
+                let desired = |intent| desired::Desired { intent, names: &names, agent_image: "op:1" };
+                let set = desired(&former).stateful_set(3, &former.form);
+                let not_applied = desired::not_applied(&set, &desired(intent).claim());
+                (not_applied, intent.form.differences(&former.form))
             }
-            (Ok(_) | Err(_), _) => Vec::new(),
+            (Ok(_) | Err(_), _) => Default::default(),
         };
         let plan = decide(&goal, &seen);
         let basis = Basis {
@@ -111,7 +115,9 @@ impl Story {
             plan: &plan,
             trouble: self.trouble.as_ref(),
             failed_writes: &self.failed_writes,
-            not_rolled_out: &not_rolled_out,
+            not_applied: &not_applied,
+            edited: &edited,
+            other_agents: &BTreeMap::new(),
         };
         let Some(next) = of_cluster(&cluster, &basis, seen.now) else { return Ok("nothing new\n".into()) };
         let written = EtcdCluster { status: Some(next.clone()), ..cluster };
@@ -179,6 +185,7 @@ fn member(member: &MemberStatus) -> String {
     words.extend(member.role.map(|role| format!("{role:?}")));
     words.push(format!("{:?}", member.health));
     words.extend(member.version.clone());
+    words.extend(member.target_version.as_ref().map(|version| format!("to be {version}")));
     words.extend(member.ready.then(|| "ready".into()));
     words.extend(member.reason.as_ref().map(|reason| format!("because: {reason};")));
     words.extend(member.waiting_for.as_ref().map(|awaited| format!("waits for: {awaited}")));

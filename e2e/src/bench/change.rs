@@ -56,7 +56,7 @@ impl Change {
         };
         let (settled, shown, etcd) = reached?;
         let time = settled.max(etcd).duration_since(began);
-        Ok(Sample { time, status_lag: Some(shown.saturating_duration_since(etcd)), write_gap: None })
+        Ok(Sample { time, status_lag: Some(shown.saturating_duration_since(etcd)), ..Sample::default() })
     }
 }
 

@@ -61,7 +61,7 @@ pub async fn operated(client: &Client, namespace: &str, progress: Progress) -> R
     Ok(Sample {
         time: status.max(etcd).duration_since(began),
         status_lag: Some(status.saturating_duration_since(etcd)),
-        write_gap: None,
+        ..Sample::default()
     })
 }
 

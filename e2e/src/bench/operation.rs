@@ -31,6 +31,10 @@ pub enum Operation {
     Start {
         to: u8,
     },
+    /// Every member restarts, one after the other.
+    Roll {
+        size: u8,
+    },
     Crowd,
 }
 
@@ -61,7 +65,7 @@ impl Operation {
     pub fn at_most(self, etcd: &str) -> Option<AtMost> {
         let two_learners = Version::parse(etcd).is_some_and(|version| version >= SECOND_LEARNER);
         match self {
-            Self::Create { .. } | Self::Crowd => Some(AtMost::TimesPlain(1.5)),
+            Self::Create { .. } | Self::Roll { .. } | Self::Crowd => Some(AtMost::TimesPlain(1.5)),
             Self::Scale { from, to } if to > from && two_learners => Some(AtMost::Seconds(5.0)),
             Self::Scale { from, to } if to > from => Some(AtMost::Seconds(9.5)),
             Self::Scale { .. } => Some(AtMost::Seconds(2.5)),
@@ -75,7 +79,7 @@ impl Subject {
     /// Whether clients are to be served all the time.
     pub fn keeps_serving(&self) -> bool {
         match self.operation {
-            Operation::Scale { .. } | Operation::ThereAndBack => true,
+            Operation::Scale { .. } | Operation::ThereAndBack | Operation::Roll { .. } => true,
             Operation::Create { .. }
             | Operation::Stop { .. }
             | Operation::Start { .. }
@@ -97,6 +101,7 @@ impl fmt::Display for Operation {
             Self::ThereAndBack => f.write_str("3->1->3 with data"),
             Self::Stop { from } => write!(f, "stop {from}->0"),
             Self::Start { to } => write!(f, "start 0->{to}"),
+            Self::Roll { size } => write!(f, "roll {size}"),
             Self::Crowd => write!(f, "{CROWD} clusters of 1"),
         }
     }

@@ -13,12 +13,14 @@ pub enum Part {
     Data,
     /// Stop and start with the data
     Stop,
+    /// Restart three and five members one after the other, while clients write, beside `kubectl rollout restart`
+    Roll,
     /// Create twenty clusters at once, and measure the operator's memory and CPU
     Crowd,
 }
 
 impl Part {
-    pub const ALL: [Self; 5] = [Self::Create, Self::Scale, Self::Data, Self::Stop, Self::Crowd];
+    pub const ALL: [Self; 6] = [Self::Create, Self::Scale, Self::Data, Self::Stop, Self::Roll, Self::Crowd];
 
     pub fn namespace(self) -> &'static str {
         match self {
@@ -26,6 +28,7 @@ impl Part {
             Self::Scale => "bench-scale",
             Self::Data => "bench-data",
             Self::Stop => "bench-stop",
+            Self::Roll => "bench-roll",
             Self::Crowd => "bench-crowd",
         }
     }
@@ -34,7 +37,7 @@ impl Part {
     pub fn versions(self) -> &'static [&'static str] {
         match self {
             Self::Scale => &VERSIONS,
-            Self::Create | Self::Data | Self::Stop | Self::Crowd => &[plain::VERSION],
+            Self::Create | Self::Data | Self::Stop | Self::Roll | Self::Crowd => &[plain::VERSION],
         }
     }
 }

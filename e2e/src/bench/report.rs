@@ -40,6 +40,8 @@ pub struct Row {
     pub plain_seconds: Option<f64>,
     /// The longest time a writing client was without success, in all runs; `None` when nobody wrote.
     pub write_gap_ms: Option<f64>,
+    /// The most operations that failed or whose outcome is unknown, in one run; `None` when nobody wrote.
+    pub failed_operations: Option<usize>,
     /// Whether the operation was asked for, as opposed to a fault that was repaired.
     pub planned: bool,
     pub runs: usize,
@@ -66,6 +68,7 @@ impl Row {
             seconds: spread.median,
             plain_seconds,
             write_gap_ms: longest(samples.iter().map(|sample| sample.write_gap)),
+            failed_operations: samples.iter().filter_map(|sample| sample.failed).max(),
             planned: true,
             runs: samples.len(),
             spread_seconds: [spread.least, spread.most],
@@ -142,7 +145,7 @@ mod tests {
         assert_eq!(
             serde_json::to_value(rows(&samples)).expect("json"),
             json!([{
-                "name": "create 1, plain", "seconds": 2.0, "plain_seconds": 2.0, "write_gap_ms": null,
+                "name": "create 1, plain", "seconds": 2.0, "plain_seconds": 2.0, "write_gap_ms": null, "failed_operations": null,
                 "planned": true, "runs": 3, "spread_seconds": [1.0, 3.0], "by": "plain", "etcd": "v3.5.21",
                 "status_lag_ms": null, "at_most_seconds": null, "at_most_write_gap_ms": null,
                 "at_most_status_lag_ms": null, "missed": false,

@@ -12,6 +12,8 @@ pub struct Sample {
     pub status_lag: Option<Duration>,
     /// The longest time in which no client could write; `None` when nobody wrote.
     pub write_gap: Option<Duration>,
+    /// Operations of clients that failed, or whose outcome they do not know.
+    pub failed: Option<usize>,
 }
 
 /// In the order in which operations came first.

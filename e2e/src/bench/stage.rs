@@ -25,13 +25,13 @@ use crate::progress::Progress;
 use crate::{FIELD_MANAGER, wait, workspace};
 
 const NAME: &str = "kv";
-const LIMIT: Duration = Duration::from_secs(180);
+pub(super) const LIMIT: Duration = Duration::from_secs(180);
 /// The data of the cluster that goes to one member and back: sixteen megabytes.
 const VALUES: usize = 32;
 const VALUE_BYTES: usize = 512 * 1024;
 /// etcd lets no member come or go before all others have been connected for five seconds. What an operation has to
 /// wait for is not charged to the next.
-const REST: Duration = Duration::from_secs(6);
+pub(super) const REST: Duration = Duration::from_secs(6);
 /// Until an operator that has just been busy rests.
 const QUIET: Duration = Duration::from_secs(15);
 
@@ -65,6 +65,7 @@ impl Stage {
                 Part::Scale => self.scale(namespace).await?,
                 Part::Data => self.there_and_back(namespace).await?,
                 Part::Stop => self.stop_and_start(namespace).await?,
+                Part::Roll => self.roll(namespace).await?,
                 Part::Crowd => self.crowd(namespace, run == self.runs).await?,
             }
         }
@@ -108,7 +109,7 @@ impl Stage {
             for (from, to) in [(1, 3), (3, 5), (5, 3), (3, 1)] {
                 let subject = Subject { operation: Operation::Scale { from, to }, by: By::Operator, etcd };
                 tokio::time::sleep(REST).await;
-                let writers = self.writers(&cluster, subject).await?;
+                let writers = self.writers(self.endpoints(&cluster), subject).await?;
                 let sample = self.scaled(&cluster, to).await?;
                 let sample = judged(sample, writers).await?;
                 self.keep(subject, sample);
@@ -123,7 +124,7 @@ impl Stage {
         let (cluster, _) = self.born(namespace, 3, plain::VERSION).await?;
         fill(&cluster).await?;
         tokio::time::sleep(REST).await;
-        let writers = self.writers(&cluster, subject).await?;
+        let writers = self.writers(self.endpoints(&cluster), subject).await?;
         let there = self.scaled(&cluster, 1).await?;
         let back = self.scaled(&cluster, 3).await?;
         let both = Sample {
@@ -167,22 +168,23 @@ impl Stage {
         Ok(())
     }
 
-    fn keep(&mut self, subject: Subject, sample: Sample) {
-        let Sample { time, status_lag, write_gap } = sample;
+    pub(super) fn keep(&mut self, subject: Subject, sample: Sample) {
+        let Sample { time, status_lag, write_gap, failed } = sample;
         let part = |what: &str, time: Option<Duration>| {
             time.map(|time| format!(", {what} {} ms", time.as_millis())).unwrap_or_default()
         };
         self.progress.step(format!(
-            "{subject}: {:.2} s{}{}",
+            "{subject}: {:.2} s{}{}{}",
             time.as_secs_f64(),
             part("status lag", status_lag),
-            part("write gap", write_gap)
+            part("write gap", write_gap),
+            failed.map(|failed| format!(", failed operations {failed}")).unwrap_or_default()
         ));
         self.samples.add(subject, sample);
     }
 
     /// From the write of the object on.
-    async fn born(&self, namespace: &str, size: u8, version: &str) -> Result<(Operated, Sample)> {
+    pub(super) async fn born(&self, namespace: &str, size: u8, version: &str) -> Result<(Operated, Sample)> {
         let expected = Operated::existing(&self.client, namespace, NAME, self.progress);
         let change = Change::expect(&expected).await?;
         let began = Instant::now();
@@ -200,7 +202,7 @@ impl Stage {
         change.done(began, size).await
     }
 
-    async fn gone(&self, cluster: &Operated) -> Result<()> {
+    pub(super) async fn gone(&self, cluster: &Operated) -> Result<()> {
         cluster.delete().await?;
         let what = format!("{} and its volumes are deleted", cluster.name);
         wait::gone(cluster.api::<EtcdCluster>(), &cluster.name, &what, LIMIT).await?;
@@ -212,12 +214,14 @@ impl Stage {
         wait::objects(cluster.api::<Service>(), selected, &what, LIMIT, BTreeMap::is_empty).await.map(drop)
     }
 
+    pub(super) fn endpoints(&self, cluster: &Operated) -> Endpoints {
+        Endpoints::of_cluster(self.client.clone(), &cluster.namespace, &cluster.name)
+    }
+
     /// What they see is kept, run by run: a gap is explained by what each client did in it.
-    async fn writers(&self, cluster: &Operated, subject: Subject) -> Result<History> {
-        let endpoints = Endpoints::of_cluster(self.client.clone(), &cluster.namespace, &cluster.name);
-        let Subject { operation, etcd, .. } = subject;
+    pub(super) async fn writers(&self, endpoints: Endpoints, subject: Subject) -> Result<History> {
         let run = self.samples.of(subject).len() + 1;
-        let file = format!("bench/history-{operation}-{etcd}-{run}.jsonl").replace(' ', "-");
+        let file = format!("bench/history-{subject}-{run}.jsonl").replace([' ', ','], "-");
         let history = History::start(endpoints, Load::default(), workspace::results().join(file)).await?;
         history.goes_on(LIMIT).await?;
         Ok(history)
@@ -262,8 +266,9 @@ async fn fill(cluster: &Operated) -> Result<()> {
 }
 
 /// What clients saw meanwhile. A promise that was broken is no measurement.
-async fn judged(sample: Sample, writers: History) -> Result<Sample> {
+pub(super) async fn judged(sample: Sample, writers: History) -> Result<Sample> {
     writers.goes_on(LIMIT).await?;
     let verdict = writers.stop(LIMIT).await?;
-    Ok(Sample { write_gap: Some(verdict.longest_gap), ..sample })
+    let failed = Some(verdict.failed + verdict.unknown);
+    Ok(Sample { write_gap: Some(verdict.longest_gap), failed, ..sample })
 }

@@ -13,8 +13,17 @@ impl Report {
             "{cores} cores, Linux {kernel}, Kubernetes {kubernetes}, {nodes} node(s), DNS profile {dns}, etcd {etcd}\n\n"
         );
         if !self.rows.is_empty() {
-            let heads =
-                ["operation", "median", "spread", "x plain", "at most", "write gap", "status lag", "runs"];
+            let heads = [
+                "operation",
+                "median",
+                "spread",
+                "x plain",
+                "at most",
+                "write gap",
+                "failed",
+                "status lag",
+                "runs",
+            ];
             push_table(&mut text, heads, self.rows.iter().map(cells));
             text.push('\n');
         }
@@ -35,7 +44,7 @@ impl Report {
     }
 }
 
-fn cells(row: &Row) -> [String; 8] {
+fn cells(row: &Row) -> [String; 9] {
     let milliseconds = |value: Option<f64>| value.map_or_else(nothing, |value| format!("{value:.0} ms"));
     let ratio = row.plain_seconds.filter(|plain| *plain > 0.0).map(|plain| row.seconds / plain);
     [
@@ -45,6 +54,7 @@ fn cells(row: &Row) -> [String; 8] {
         ratio.map_or_else(nothing, |ratio| format!("{ratio:.2}")),
         row.at_most_seconds.map_or_else(nothing, |seconds| format!("{seconds:.2} s")),
         milliseconds(row.write_gap_ms) + mark(row.missed_write_gap()),
+        row.failed_operations.map_or_else(nothing, |failed| failed.to_string()),
         milliseconds(row.status_lag_ms) + mark(row.missed_status_lag()),
         row.runs.to_string(),
     ]
@@ -113,10 +123,10 @@ mod tests {
         assert_eq!(
             lines[..4],
             [
-                "operation        median        spread  x plain  at most  write gap  status lag  runs",
-                "---------        ------        ------  -------  -------  ---------  ----------  ----",
-                "create 3, plain  2.00 s  2.00 .. 2.00     1.00        -          -           -     1",
-                "create 3         3.10 s! 3.10 .. 3.10     1.55   3.00 s          -           -     1",
+                "operation        median        spread  x plain  at most  write gap  failed  status lag  runs",
+                "---------        ------        ------  -------  -------  ---------  ------  ----------  ----",
+                "create 3, plain  2.00 s  2.00 .. 2.00     1.00        -          -       -           -     1",
+                "create 3         3.10 s! 3.10 .. 3.10     1.55   3.00 s          -       -           -     1",
             ],
             "{table}"
         );

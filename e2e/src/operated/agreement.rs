@@ -141,8 +141,10 @@ impl Operated {
         let sets: BTreeMap<_, _> = sets.into_iter().map(|(name, set)| (name, replicas(set))).collect();
         let wanted = BTreeMap::from([(self.name.clone(), Some(i32::from(promised.size)))]);
         same("StatefulSets and their pods", &sets, &wanted)?;
-        let orders = self.labelled::<ConfigMap>().await?.into_keys().collect();
-        same("bootstrap orders", &orders, &BTreeSet::new())
+        let mut config_maps: BTreeSet<_> = self.labelled::<ConfigMap>().await?.into_keys().collect();
+        // There from the first roll on.
+        config_maps.remove(&self.names().form());
+        same("bootstrap orders", &config_maps, &BTreeSet::new())
     }
 
     async fn status_agrees(&self, size: u8, listed: &[Listed]) -> Result<()> {

@@ -78,8 +78,8 @@ pub fn tests(field: &Topology) -> Vec<Test> {
             missed_voter::come_and_go(c).boxed_local()
         }),
         field
-            .shared("membership_faults::edits_are_refused_or_explained", |c| {
-                edits::refused_or_explained(c).boxed_local()
+            .shared("membership_faults::edits_that_break_a_rule_are_refused", |c| {
+                edits::refused_at_once(c).boxed_local()
             })
             .smoke(),
     ]

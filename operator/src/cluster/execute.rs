@@ -47,6 +47,8 @@ impl Executor<'_> {
             MemberChange::Promote(id) => member.promote(*id).await,
             MemberChange::MoveLeader { to, .. } => member.move_leader(*to).await,
             MemberChange::Remove(id) => member.remove(*id).await,
+            MemberChange::EnableDowngrade(to) => member.enable_downgrade(*to).await,
+            MemberChange::CancelDowngrade => member.cancel_downgrade().await,
         };
         changed.map(|()| Value::Null).map_err(|error| outcome::of_etcd(&error))
     }

@@ -37,6 +37,7 @@ pub fn cached(caches: &Caches, cluster: Arc<EtcdCluster>, names: &Names) -> Obje
     let mut taken = BTreeSet::new();
     Objects {
         order: ours(Object::Order, get(&caches.orders, names, Object::Order), &cluster, &mut taken),
+        record: ours(Object::Form, get(&caches.orders, names, Object::Form), &cluster, &mut taken),
         set: ours(Object::Set, get(&caches.sets, names, Object::Set), &cluster, &mut taken),
         pods: pods.collect(),
         claims: claims.collect(),
@@ -60,9 +61,10 @@ pub async fn live(
     uid: Option<&str>,
     names: &Names,
 ) -> Result<Option<Objects>, kube::Error> {
-    let (cluster, order, set) = futures::try_join!(
+    let (cluster, order, record, set) = futures::try_join!(
         read(client, names, Object::Cluster),
         read(client, names, Object::Order),
+        read(client, names, Object::Form),
         read(client, names, Object::Set),
     )?;
     let Some(cluster) = cluster.filter(|it: &Arc<EtcdCluster>| it.metadata.uid.as_deref() == uid) else {
@@ -89,6 +91,7 @@ pub async fn live(
     known.services.extend(our_services(services, &cluster, &mut taken));
     Ok(Some(Objects {
         order: ours(Object::Order, order, &cluster, &mut taken),
+        record: ours(Object::Form, record, &cluster, &mut taken),
         set: ours(Object::Set, set, &cluster, &mut taken),
         pods: labelled(pods, Object::Pod, names, &mut taken),
         claims: labelled(claims, Object::Claim, names, &mut taken),

@@ -9,8 +9,10 @@ use crate::{agent, etcd};
 
 /// What is gone or has changed was decided about something that no longer exists.
 pub fn of_api_server(error: &kube::Error) -> Outcome {
-    if matches!(error, kube::Error::Api(answer) if matches!(answer.code, 404 | 409)) {
+    if matches!(error, kube::Error::Api(answer) if matches!(answer.code, 404 | 409)) || is_another(error) {
         Outcome::Overtaken
+    } else if let Some(why) = budget_against_eviction(error) {
+        Outcome::NotDone(Trouble::EvictionNotYet(why))
     } else if is_namespace_ending(error) {
         Outcome::NotDone(Trouble::NamespaceEnding)
     } else if is_ambiguous(error) {
@@ -35,6 +37,20 @@ pub fn of_agent(error: &agent::Error) -> Outcome {
 
 fn failed(error: &(dyn std::error::Error + 'static)) -> Outcome {
     Outcome::NotDone(Trouble::Failed(chain(error).to_string()))
+}
+
+/// A patch with the UID of an object whose name another one has by now.
+fn is_another(error: &kube::Error) -> bool {
+    let kube::Error::Api(answer) = error else { return false };
+    let mut causes = answer.details.iter().flat_map(|details| &details.causes);
+    answer.code == 422 && causes.any(|cause| cause.field == "metadata.uid")
+}
+
+fn budget_against_eviction(error: &kube::Error) -> Option<String> {
+    let kube::Error::Api(answer) = error else { return None };
+    let mut causes = answer.details.iter().flat_map(|details| &details.causes);
+    let cause = causes.find(|cause| cause.reason == "DisruptionBudget")?;
+    (answer.code == 429).then(|| cause.message.clone())
 }
 
 /// Nothing can be created in a namespace that is being deleted.
@@ -87,6 +103,20 @@ mod tests {
         });
         let answer: kube::core::Status = serde_json::from_value(answer).expect("it is an answer");
         of_api_server(&kube::Error::Api(answer.boxed()))
+    }
+
+    #[test]
+    fn a_patch_of_an_object_that_was_replaced_changes_nothing_and_is_no_failure() {
+        let invalid = |field: &str| {
+            let answer = json!({
+                "status": "Failure", "reason": "Invalid", "code": 422, "message": "Pod \"kv-0\" is invalid",
+                "details": {"causes": [{"reason": "FieldValueInvalid", "message": "field is immutable", "field": field}]},
+            });
+            let answer: kube::core::Status = serde_json::from_value(answer).expect("it is an answer");
+            of_api_server(&kube::Error::Api(answer.boxed()))
+        };
+        assert_eq!(invalid("metadata.uid"), Outcome::Overtaken);
+        assert!(matches!(invalid("metadata.labels"), Outcome::NotDone(Trouble::Failed(_))));
     }
 
     #[test]

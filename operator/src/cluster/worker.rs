@@ -6,6 +6,7 @@ use std::time::Instant;
 use etcd_operator_core::api::EtcdCluster;
 use etcd_operator_core::decide::Goal;
 use etcd_operator_core::desired::Desired;
+use etcd_operator_core::form::Record;
 use etcd_operator_core::intent::Intent;
 use etcd_operator_core::names::Names;
 use etcd_operator_core::observe::Objects;
@@ -143,7 +144,9 @@ impl Worker {
         let (objects, seen) = (&look.objects, &look.observed);
         let considered = Considered { goal: &goal, spec, names, desired, objects, seen, plan: &plan };
         let Work { beside, steps } = self.round.work(&considered);
-        let target = Target { cluster: &objects.cluster, names, desired };
+        let record = objects.record.as_deref().and_then(Record::parse);
+        let set = objects.set.as_deref();
+        let target = Target { cluster: &objects.cluster, names, desired, set, record: record.as_ref() };
         let executor = Executor { client: &context.client, reach: &context.reach, target, look: &look };
         if let Some(ended) = self.send_beside(&beside, &executor).await {
             return ended;

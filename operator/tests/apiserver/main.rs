@@ -22,6 +22,7 @@ mod objects;
 mod operated;
 mod panics;
 mod reports;
+mod rolls;
 mod rules;
 mod shared;
 
@@ -71,6 +72,9 @@ fn trials() -> Vec<Trial> {
             a_worker_that_panics_is_reported_and_others_do_not_notice;
         reports:
             what_comes_later_is_said_and_no_secret_is_read;
+        rolls:
+            a_template_is_replaced_as_a_whole_and_only_as_it_was_observed
+            a_pod_is_evicted_only_if_it_is_the_observed_one_and_the_budget_allows_it;
         rules:
             the_api_server_and_the_operator_agree_on_every_spec_and_the_field_that_is_wrong;
     }
@@ -111,7 +115,7 @@ async fn as_operator(api: &ApiOnly) -> Client {
     let options = KubeConfigOptions::default();
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &options).await.expect("it can be used");
     config.auth_info.impersonate = Some(SERVICE_ACCOUNT.into());
-    Client::try_from(config).expect("it makes a client")
+    etcd_operator::client::build(config).expect("it makes a client")
 }
 
 /// As JSON, because the Rust types would not let a wrong object out.

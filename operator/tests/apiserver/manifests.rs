@@ -74,9 +74,9 @@ pub async fn the_manifest_of_the_user_guide_is_what_the_guide_speaks_of() {
     assert_eq!(objects[0]["metadata"]["name"], "test-scaling");
     let intent = validate(&read(&objects[1])).expect("it is valid");
     assert_eq!((intent.namespace.as_str(), intent.name.as_str()), ("test-scaling", "test-scaling-cluster"));
-    assert_eq!((intent.size, intent.image().as_str()), (1, "quay.io/coreos/etcd:v3.5.21"));
+    assert_eq!((intent.size, intent.form.image().as_str()), (1, "quay.io/coreos/etcd:v3.5.21"));
     assert_eq!(intent.node_port, Some(NodePort::Fixed(30379)));
-    assert!(intent.debug_image.is_some_and(|image| image.contains("netshoot")));
+    assert!(intent.form.debug_image.is_some_and(|image| image.contains("netshoot")));
 }
 
 pub async fn crds_and_operator_together_are_everything() {

@@ -1,5 +1,7 @@
 //! What real members answer, refuse and leave open.
 
+mod downgrades;
+mod flags;
 mod judges;
 mod processes;
 mod relay;

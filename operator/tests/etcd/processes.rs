@@ -31,7 +31,7 @@ pub struct Processes {
 impl Processes {
     pub async fn new(version: &str) -> Self {
         let alone = ONE_AT_A_TIME.lock().await;
-        let program = testbed::build::ensure_etcd(version).await.expect("etcd is built").dir.join("etcd");
+        let program = program(version).await;
         let members = stand_in::Processes::new("etcd-reach-test").expect("a scratch directory");
         Self { members, program, version: version.into(), _alone: alone }
     }
@@ -120,8 +120,23 @@ impl Processes {
         self.members.start(ordinal, command).expect("etcd starts");
     }
 
+    /// Members that start from now on run this version.
+    pub async fn switch_to(&mut self, version: &str) {
+        self.program = program(version).await;
+        self.version = version.into();
+    }
+
     pub fn kill(&mut self, ordinal: u8) {
         self.members.kill(ordinal);
+    }
+
+    pub fn terminate(&self, ordinal: u8) {
+        self.members.signal(ordinal, Signal::TERM);
+    }
+
+    /// Whether it ended, and not because it was killed.
+    pub fn ended(&mut self, ordinal: u8) -> bool {
+        self.members.ended(ordinal).is_some()
     }
 
     /// It stays, holds its connections and does nothing any more, as on a node that hangs.
@@ -156,6 +171,10 @@ impl Processes {
         })
         .await
     }
+}
+
+pub async fn program(version: &str) -> PathBuf {
+    testbed::build::ensure_etcd(version).await.expect("etcd is built").dir.join("etcd")
 }
 
 fn name(ordinal: u8) -> String {

@@ -6,6 +6,7 @@
 //! `HARNESS_LOG=info` shows the operator's log, `HARNESS_EFFECTS=1` the effects of undisturbed runs.
 
 mod faults;
+mod fields;
 mod inside;
 mod notices;
 mod operator;
@@ -35,8 +36,11 @@ fn trials() -> Vec<Trial> {
         ),
         trial("create_with_every_effect_hit", || sweep::each_variant(sweep::CREATE)),
         trial("scale_with_every_effect_hit", || sweep::each_variant(sweep::SCALE)),
+        trial("roll_with_every_effect_hit", || sweep::each_variant(sweep::ROLL)),
         trial("single_requests_fail", requests::fail),
         trial("a_watch_freezes", requests::freeze).with_ignored_flag(true),
+        trial("every_edit_does_what_its_verdict_says", fields::every_edit_does_what_its_verdict_says)
+            .with_ignored_flag(true),
     ];
     for scenario in sweep::ALL {
         let mut swept = |what: &str, version: &'static str, test: fn(Scenario)| {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use etcd_operator_core::api::EtcdCluster;
-use etcd_operator_core::names::{ADOPT_ANNOTATION, CLUSTER_UID_LABEL, MEMBER_ID_LABEL};
+use etcd_operator_core::names::{ADOPT_ANNOTATION, CLUSTER_UID_LABEL, MEMBER_ID_LABEL, RENDERING_ANNOTATION};
 use futures::StreamExt;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Service};
@@ -91,14 +91,21 @@ impl Recorder {
         let metadata = cluster.map(|it| it["metadata"].clone()).unwrap_or_default();
         let uid = metadata["uid"].as_str().unwrap_or("none");
         let adopted = metadata["annotations"][ADOPT_ANNOTATION].as_str().unwrap_or("none");
-        let compare = |(name, mut object): (String, Value)| {
+        let mut words = vec![(namespace, "NAMESPACE"), (uid, "UID"), (adopted, "ADOPTED")];
+        let members = cluster.and_then(|it| it["status"]["members"].as_array());
+        words.extend(members.into_iter().flatten().filter_map(|member| Some((member["id"].as_str()?, "ID"))));
+        let compare = |(name, object): (&String, &Value)| {
+            let mut object = object.clone();
             if object["kind"] != "EtcdCluster" {
                 object["status"] = Value::Null;
             }
-            simplify(&mut object, &[(namespace, "NAMESPACE"), (uid, "UID"), (adopted, "ADOPTED")]);
-            (name, object)
+            if object["kind"] == "StatefulSet" {
+                object["metadata"]["generation"] = Value::Null;
+            }
+            simplify(&mut object, &words);
+            (name.clone(), object)
         };
-        objects.into_iter().map(compare).collect()
+        objects.iter().map(compare).collect()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -147,11 +154,17 @@ fn without_status(mut object: Value) -> Value {
         object["metadata"][field] = Value::Null;
     }
     object["metadata"]["deletionTimestamp"] = object["metadata"]["deletionTimestamp"].is_null().into();
+    // How often the template goes back to the old form depends on which round finds a restarted member serving.
+    if object["kind"] == "StatefulSet" {
+        object["spec"]["template"] = Value::Null;
+        object["metadata"]["generation"] = Value::Null;
+    }
     object
 }
 
 /// Fields whose values nobody chose.
-const CHANCE: [&str; 14] = [
+const CHANCE: [&str; 15] = [
+    RENDERING_ANNOTATION,
     "uid",
     "resourceVersion",
     "managedFields",

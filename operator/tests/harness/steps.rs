@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use etcd_client::Client;
 use etcd_operator_core::api::EtcdCluster;
-use etcd_operator_core::etcd_config::PEER_PORT;
-use etcd_operator_core::names::{ADOPT_ANNOTATION, MEMBER_ID_LABEL};
+use etcd_operator_core::etcd_config::{CLIENT_PORT, PEER_PORT};
+use etcd_operator_core::form;
+use etcd_operator_core::names::{ADOPT_ANNOTATION, FORM_ANNOTATION, MEMBER_ID_LABEL};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
@@ -32,6 +34,14 @@ pub enum Step {
     /// As users do when a node has failed for good: the pod is gone although no kubelet says so.
     ForceDeletion(u8),
     DeleteService(&'static str),
+    /// A merge patch of the spec, which every member gets.
+    Edit(&'static str),
+    /// The same, and no pod can start with it.
+    BadEdit(&'static str),
+    /// The pod is deleted, and returns in the form that all members had together last.
+    LosePod(u8),
+    /// This member becomes the leader.
+    Lead(u8),
 }
 
 /// When a step is over.
@@ -51,6 +61,20 @@ pub enum Until {
     /// There is another Service of this name than before.
     Another {
         service: &'static str,
+        uid: Option<String>,
+    },
+    /// Ready, and pods and StatefulSet have the form that is recorded, which the edit changed.
+    Rolled {
+        size: u8,
+        before: Option<String>,
+    },
+    /// One pod has another form than is recorded. Whichever is created next gets the recorded one.
+    Stopped {
+        size: u8,
+    },
+    /// Another pod of this name serves, in the form that is recorded.
+    Returned {
+        pod: String,
         uid: Option<String>,
     },
 }
@@ -127,11 +151,61 @@ impl<'a> Cluster<'a> {
                 services.delete(service, &DeleteParams::default()).await.expect("it is there");
                 Until::Another { service, uid }
             }
+            Step::Edit(change) => {
+                let size = self.size.unwrap_or_default();
+                let before = self.form_of_pods().await;
+                self.edit(change).await;
+                Until::Rolled { size, before }
+            }
+            Step::BadEdit(change) => {
+                self.edit(change).await;
+                Until::Stopped { size: self.size.unwrap_or_default() }
+            }
+            Step::LosePod(ordinal) => {
+                let pod = pod_name(ordinal);
+                let uid = self.pods().get(&pod).await.expect("it is there").uid();
+                self.delete_pod(ordinal, &DeleteParams::default()).await;
+                Until::Returned { pod, uid }
+            }
+            Step::Lead(ordinal) => {
+                self.lead(ordinal).await;
+                Until::Ready(self.size.unwrap_or_default())
+            }
         }
     }
 
     fn pods(&self) -> Api<Pod> {
         self.world.all(self.namespace)
+    }
+
+    async fn edit(&self, change: &str) {
+        let clusters: Api<EtcdCluster> = self.world.all(self.namespace);
+        let change: Value = serde_json::from_str(change).expect("it is JSON");
+        let change = Patch::Merge(json!({"spec": change}));
+        clusters.patch(CLUSTER, &PatchParams::default(), &change).await.expect("it is accepted");
+    }
+
+    /// None unless all have the same.
+    async fn form_of_pods(&self) -> Option<String> {
+        let pods = self.pods().list(&ListParams::default()).await.expect("they can be listed");
+        let mut forms = pods.iter().map(|pod| pod.annotations().get(FORM_ANNOTATION).cloned());
+        let first = forms.next()?;
+        first.filter(|first| forms.all(|form| form.as_ref() == Some(first)))
+    }
+
+    async fn lead(&self, ordinal: u8) {
+        let size = self.size.unwrap_or_default();
+        let addresses = (0..size).map(|it| world::address_in(self.namespace, it).expect("it is a run"));
+        let mut members = Vec::new();
+        for address in addresses {
+            let mut client =
+                Client::connect([format!("{address}:{CLIENT_PORT}")], None).await.expect("it serves");
+            let status = client.status().await.expect("it serves");
+            members.push((client, status.header().expect("it has one").member_id(), status.leader()));
+        }
+        let to = members[usize::from(ordinal)].1;
+        let (leader, ..) = members.iter_mut().find(|(_, id, leader)| id == leader).expect("one leads");
+        leader.move_leader(to).await.expect("it hands over");
     }
 
     async fn set_node_failed(&self, ordinal: u8, failed: bool) {
@@ -167,12 +241,52 @@ impl Until {
                 let now = &claim["metadata"]["labels"][MEMBER_ID_LABEL];
                 now.is_string() && now != member && is_ready(&cluster(), *size)
             }
+            Self::Rolled { size, before } => {
+                let recorded = recorded(recorder);
+                is_ready(&cluster(), *size)
+                    && recorded.is_some()
+                    && recorded != *before
+                    && template(recorder) == recorded
+                    && (0..*size).all(|it| form_of(recorder, &pod_name(it)) == recorded)
+            }
+            Self::Stopped { size } => {
+                let recorded = recorded(recorder);
+                let others = (0..*size).filter(|it| form_of(recorder, &pod_name(*it)) != recorded).count();
+                let serving = cluster()["status"]["readyReplicas"] == json!(size - 1);
+                serving && recorded.is_some() && others == 1 && template(recorder) == recorded
+            }
+            Self::Returned { pod, uid } => {
+                let there = recorder.object("Pod", pod).unwrap_or_default();
+                let members = cluster()["status"]["members"].clone();
+                let serves = |it: &Value| it["name"] == json!(pod) && it["ready"] == true;
+                there["metadata"]["uid"] != json!(uid)
+                    && form_of(recorder, pod).is_some_and(|form| Some(form) == recorded(recorder))
+                    && members.as_array().is_some_and(|members| members.iter().any(serves))
+            }
             Self::Another { service, uid } => {
                 let there = recorder.object("Service", service);
                 there.is_some_and(|there| there["metadata"]["uid"] != json!(uid))
             }
         }
     }
+}
+
+/// The form that all members had together last.
+fn recorded(recorder: &Recorder) -> Option<String> {
+    let object = recorder.object("ConfigMap", &format!("{CLUSTER}-form"))?;
+    let record: Value = serde_json::from_str(object["data"][form::KEY].as_str()?).ok()?;
+    Some(record["digest"].as_str()?.to_owned())
+}
+
+/// What the StatefulSet creates pods from.
+fn template(recorder: &Recorder) -> Option<String> {
+    let set = recorder.object("StatefulSet", CLUSTER)?;
+    Some(set["spec"]["template"]["metadata"]["annotations"][FORM_ANNOTATION].as_str()?.to_owned())
+}
+
+fn form_of(recorder: &Recorder, pod: &str) -> Option<String> {
+    let pod = recorder.object("Pod", pod)?;
+    Some(pod["metadata"]["annotations"][FORM_ANNOTATION].as_str()?.to_owned())
 }
 
 fn pod_name(ordinal: u8) -> String {

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use crate::faults::kube::TEMPLATE;
 use crate::faults::{Fault, Faults, Hits};
 use crate::scenario::{Ran, Scenario, difference, lines};
 use crate::steps::Step;
@@ -21,7 +22,44 @@ const ADOPT: Scenario =
     Scenario { setup: 2, ..Scenario::new("adopt 3", &[Step::Size(3), Step::Delete, Step::Adopt(3)]) };
 const REPLACE: Scenario =
     Scenario { setup: 1, ..Scenario::new("replace 1 of 3", &[Step::Size(3), Step::LoseVolume(2)]) };
-pub const ALL: [Scenario; 7] = [CREATE, SCALE, STOP, START, DELETE, ADOPT, REPLACE];
+pub const ROLL: Scenario = Scenario {
+    setup: 1,
+    keeps_serving: true,
+    ..Scenario::new("roll 3", &[Step::Size(3), Step::Edit(r#"{"options": {"snapshotCount": 5000}}"#)])
+};
+const ROLL_ONE: Scenario = Scenario {
+    setup: 1,
+    ..Scenario::new("roll 1", &[Step::Size(1), Step::Edit(r#"{"options": {"snapshotCount": 5000}}"#)])
+};
+/// It stops at the first member, another pod returns in the old form, and taking the edit back heals it.
+const MISSING_IMAGE: Scenario = Scenario {
+    setup: 2,
+    ..Scenario::new(
+        "missing image 3",
+        &[
+            Step::Size(3),
+            Step::Lead(0),
+            Step::BadEdit(r#"{"repository": "example.org/missing"}"#),
+            Step::LosePod(1),
+            Step::Edit(r#"{"repository": "quay.io/coreos/etcd", "options": {"snapshotCount": 5000}}"#),
+        ],
+    )
+};
+const CRASH: Scenario = Scenario {
+    setup: 2,
+    ..Scenario::new(
+        "crash 3",
+        &[
+            Step::Size(3),
+            Step::Lead(0),
+            Step::BadEdit(r#"{"options": {"extraArguments": {"no-such-flag": "1"}}}"#),
+            Step::LosePod(0),
+            Step::Edit(r#"{"options": {"extraArguments": null}}"#),
+        ],
+    )
+};
+pub const ALL: [Scenario; 11] =
+    [CREATE, SCALE, STOP, START, DELETE, ADOPT, REPLACE, ROLL, ROLL_ONE, MISSING_IMAGE, CRASH];
 
 const VARIANTS: [(&str, Fault); 4] = [
     ("killed before", Fault::KillBefore),
@@ -90,9 +128,10 @@ pub fn each_effect(scenario: Scenario) {
     });
 }
 
-/// Which member leads, and how many of their numbers the budget follows, is different in each run.
+/// Which member leads, how many of their numbers the budget follows, and how often a round finds a restarted member before
+/// it serves, is different in each run.
 fn is_chance(kind: &str) -> bool {
-    kind == "MoveLeader" || kind.contains(" poddisruptionbudgets ")
+    kind == "MoveLeader" || kind.contains(" poddisruptionbudgets ") || kind.ends_with(TEMPLATE)
 }
 
 pub async fn undisturbed(scenario: Scenario) -> Ran {

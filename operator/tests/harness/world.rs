@@ -26,6 +26,8 @@ use crate::inside;
 
 pub const CLUSTER: &str = "kv";
 const NAMESPACES: &str = "run-";
+/// No other images exist.
+const REPOSITORY: &str = "quay.io/coreos/etcd";
 const LIMIT: Duration = Duration::from_secs(60);
 
 pub struct World {
@@ -61,7 +63,7 @@ impl World {
         });
         let program = |version: &str| {
             let built = runtime.block_on(testbed::build::ensure_etcd(version)).expect("it is built");
-            (version.to_owned(), built.dir.join("etcd"))
+            (format!("{REPOSITORY}:v{version}"), built.dir.join("etcd"))
         };
         let programs: BTreeMap<String, PathBuf> = inside::VERSIONS.map(program).into();
         let agent = inside::agent();
@@ -127,13 +129,16 @@ pub fn address_in(namespace: &str, ordinal: u8) -> Option<IpAddr> {
     Some(inside::address(run, ordinal).into())
 }
 
-/// What the pod's first container runs, with the paths of this machine.
-fn command(mut agent: Command, pod: &Pod, place: &Place, etcd: &BTreeMap<String, PathBuf>) -> Command {
+/// What the pod's first container runs, with the paths of this machine. None if there is no such image.
+fn command(
+    mut agent: Command,
+    pod: &Pod,
+    place: &Place,
+    etcd: &BTreeMap<String, PathBuf>,
+) -> Option<Command> {
     let spec = pod.spec.clone().unwrap_or_default();
     let container = spec.containers.into_iter().next().expect("a pod has a container");
-    let image = container.image.unwrap_or_default();
-    let version = image.rsplit_once(":v").map_or("", |(_, version)| version);
-    let etcd = etcd.get(version).unwrap_or_else(|| panic!("there is no program for {image}"));
+    let etcd = etcd.get(&container.image.unwrap_or_default())?;
     agent.arg("start").env_clear();
     for variable in container.env.unwrap_or_default() {
         let field = variable.value_from.and_then(|it| it.field_ref).map(|it| it.field_path);
@@ -157,5 +162,5 @@ fn command(mut agent: Command, pod: &Pod, place: &Place, etcd: &BTreeMap<String,
         .env(environment::LISTEN, place.address.to_string())
         .env(environment::ETCD, etcd)
         .env(environment::TERMINATION_LOG, &place.termination_log);
-    agent
+    Some(agent)
 }

@@ -3,7 +3,7 @@
 
 use etcd_operator_core::observed::{Blocked, Ordinal, Process};
 
-use super::{Claim, Kube, Pod, Sandbox, Template, Volume};
+use super::{Claim, Kube, Pod, Sandbox, SetSpec, Template, Volume};
 use crate::agent::Memory;
 use crate::etcd::Tick;
 use crate::random::Random;
@@ -18,7 +18,8 @@ impl Kube {
             self.collect_garbage();
         }
         if random.chance(700) {
-            self.run_statefulset_controller();
+            let reads = random.chance(600);
+            self.run_statefulset_controller(reads, now);
         }
         self.evict(now);
         for ordinal in self.objects.pods.keys().copied().collect::<Vec<_>>() {
@@ -31,7 +32,8 @@ impl Kube {
     /// What is owned by an object that is gone goes, too.
     fn collect_garbage(&mut self) {
         let cluster = self.objects.cluster.as_ref().map(|cluster| cluster.uid);
-        self.objects.set.take_if(|set| Some(set.template.cluster) != cluster);
+        self.objects.set.take_if(|set| Some(set.spec.template.cluster) != cluster);
+        self.objects.record.take_if(|record| Some(record.cluster) != cluster);
         self.objects.order.take_if(|order| Some(order.cluster) != cluster);
         let set = self.objects.set.map(|set| set.uid);
         self.objects
@@ -42,9 +44,14 @@ impl Kube {
     }
 
     /// A name is free only when the pod that had it is gone, however long that takes.
-    fn run_statefulset_controller(&mut self) {
-        let Some(set) = self.objects.set else { return };
-        for ordinal in Ordinal::below(set.replicas) {
+    fn run_statefulset_controller(&mut self, reads: bool, now: Tick) {
+        let Some(there) = self.objects.set.as_mut() else { return };
+        if reads && !there.is_followed() {
+            there.read = Some((there.spec, there.generation));
+            there.version += 1;
+        }
+        let (set, Some((SetSpec { replicas, template }, _))) = (there.uid, there.read) else { return };
+        for ordinal in Ordinal::below(replicas) {
             if self.objects.pods.contains_key(&ordinal) {
                 continue;
             }
@@ -57,7 +64,7 @@ impl Kube {
                         uid: self.uid(),
                         version: 1,
                         terminating: false,
-                        cluster_uid: set.template.cluster,
+                        cluster_uid: template.cluster,
                         member: None,
                         volume: None,
                     };
@@ -66,15 +73,18 @@ impl Kube {
             }
             let pod = Pod {
                 uid: self.uid(),
-                set: set.uid,
-                template: set.template,
+                set,
+                template,
+                created: now,
                 terminating: false,
                 published: false,
+                ready: false,
                 reported: Process::CannotStart(Blocked::Unschedulable("not placed yet".into())),
             };
             self.objects.pods.insert(ordinal, pod);
+            self.created.push(ordinal);
         }
-        let excess = self.objects.pods.iter_mut().filter(|(ordinal, _)| ordinal.0 >= set.replicas);
+        let excess = self.objects.pods.iter_mut().filter(|(ordinal, _)| ordinal.0 >= replicas);
         excess.for_each(|(_, pod)| pod.terminating = true);
     }
 
@@ -133,6 +143,7 @@ impl Kube {
             starts: now + random.between(1, 15),
             published_from: now + random.between(0, 10),
             state: Process::Beginning,
+            ready: false,
             failures: 0,
             memory: Memory::default(),
             ends: None,
@@ -170,9 +181,11 @@ impl Kube {
             let Some(pod) = objects.pods.get_mut(ordinal) else { continue };
             let published = now >= sandbox.published_from;
             let heard = random.chance(500) && up;
-            if heard && (pod.reported != sandbox.state || pod.published != published) {
+            let ready = sandbox.ready && sandbox.ends.is_none();
+            if heard && (&pod.reported, pod.published, pod.ready) != (&sandbox.state, published, ready) {
                 pod.reported = sandbox.state.clone();
                 pod.published = published;
+                pod.ready = ready;
                 if let Some(set) = &mut objects.set {
                     set.version += 1;
                 }

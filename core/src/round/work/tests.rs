@@ -32,6 +32,7 @@ fn objects(metadata: &Value) -> Objects {
     Objects {
         cluster: Arc::new(serde_json::from_value(cluster).expect("it is a cluster")),
         order: None,
+        record: None,
         set: None,
         pods: BTreeMap::new(),
         claims: BTreeMap::new(),
@@ -244,4 +245,37 @@ fn agents_are_told_only_when_nothing_is_left_to_do() {
     let both = ["message to the agent in kv-1", "message to the agent in kv-2"];
     assert_eq!(told(&start), both);
     assert_eq!(told(&Plan::act(Action::AddFinalizer).then(start)), [""; 0]);
+}
+
+#[test]
+fn what_the_plan_writes_is_not_written_beside_it() {
+    let labels = |labels: Value| {
+        let mut cluster = EtcdCluster::clone(&with_finalizer().cluster);
+        let spec = json!({"size": 1, "podTemplate": {"labels": labels}});
+        cluster.spec = serde_json::from_value(spec).expect("a spec");
+        validate(&cluster).expect("it is valid")
+    };
+    let (before, after) = (labels(json!({})), labels(json!({"team": "shop"})));
+    let (objects, names) = (crate::surroundings::tests::settled(&before), names());
+    let now = Timestamp::UNIX_EPOCH;
+    let seen = observe(&objects, &names, &BTreeMap::new(), &[], &mut Default::default(), now);
+    let (goal, desired) =
+        (Goal::from(&after), Desired { intent: &after, names: &names, agent_image: "op:1" });
+    let beside = |plan: &Plan| {
+        let considered = Considered {
+            goal: &goal,
+            spec: Ok(&after),
+            names: &names,
+            desired: Some(&desired),
+            objects: &objects,
+            seen: &seen,
+            plan,
+        };
+        titles(&Round::default().work(&considered))
+    };
+    assert_eq!(beside(&Plan::default()), ["status", "StatefulSet kv", "Pod kv-0"]);
+    let scale = Plan::act(Action::SetReplicas { replicas: 2 });
+    assert_eq!(beside(&scale), ["status", "Pod kv-0"]);
+    let end = Plan::act(Action::EvictPod { ordinal: Ordinal(0), uid: "pod-uid".into() });
+    assert_eq!(beside(&end), ["status", "StatefulSet kv"]);
 }

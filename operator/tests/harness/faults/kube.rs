@@ -20,6 +20,9 @@ use super::{Attempt, Fault, Faults};
 
 type Answer = Result<Response<Box<DynBody>>, BoxError>;
 
+/// Follows the name of what is written when only its pod template is.
+pub const TEMPLATE: &str = " template";
+
 pub struct FaultLayer(pub Faults);
 
 impl Layer<Connection> for FaultLayer {
@@ -148,7 +151,9 @@ fn effect(asked: &Asked, content: &str, body: &[u8]) -> Option<String> {
     }
     let object: Value = serde_json::from_slice(body).unwrap_or_default();
     let name = asked.name.as_deref().or(object["metadata"]["name"].as_str()).unwrap_or_default();
-    Some(format!("{} {} {name}", asked.verb, asked.resource))
+    let part =
+        if asked.verb == Verb::Patch && object["spec"]["template"].is_object() { TEMPLATE } else { "" };
+    Some(format!("{} {} {name}{part}", asked.verb, asked.resource))
 }
 
 fn broken() -> BoxError {

@@ -1,0 +1,332 @@
+//! Members get the wanted form, one at a time: first those that do not serve, then followers, the leader last. A pod is ended
+//! only while the StatefulSet creates pods of the wanted form. Until one of them has proved itself, and whenever one of them
+//! cannot start, every other pod that is created gets the form that all members ran together last.
+
+mod version;
+
+use std::cmp::Reverse;
+
+use super::Goal;
+use super::step::SILENCE_SECONDS;
+use crate::asked::Accepted;
+use crate::assess::{Assessment, PodState, Quorum};
+use crate::form::{Digest, Wanted};
+use crate::observed::{MemberId, Members, Observed, Ordinal, Pod, Set};
+use crate::plan::{Action, Plan, Refusal, WaitingOn};
+use crate::quorum::quorum;
+use crate::version::path::Verdict;
+pub use version::enabled_downgrade;
+
+/// With fewer voters a restart stops writes anyway, and a disruption budget would allow no eviction.
+const TOLERATES_A_RESTART: usize = 3;
+
+pub struct Roll<'a> {
+    goal: &'a Goal,
+    wanted: &'a Wanted,
+    facts: &'a Assessment<'a>,
+    set: &'a Set,
+}
+
+/// Every reason to restart a member is a further line.
+fn is_as_wanted(pod: &Pod, wanted: &Wanted, seen: &Observed) -> bool {
+    let restarts = seen.cluster.restart.as_ref().is_some_and(|(_, pods)| pods.contains(&pod.uid));
+    pod.form.as_ref() == Some(&wanted.form) && !restarts
+}
+
+/// What comes next for the members that do not have the wanted form.
+enum Next {
+    /// The pod of this ordinal is ended, in one of two ways.
+    End(Ordinal, Ending),
+    Act(Action),
+    Wait(WaitingOn),
+    Refuse(Refusal),
+    Nothing,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    /// With the consent of the disruption budget, which keeps us and drains from acting at the same time.
+    Evict,
+    Delete,
+}
+
+impl<'a> Roll<'a> {
+    /// None while the spec is invalid, and without a StatefulSet.
+    pub fn new(goal: &'a Goal, facts: &'a Assessment<'a>) -> Option<Self> {
+        let (wanted, set) = (goal.form.as_ref()?, facts.seen.set.as_ref()?);
+        Some(Self { goal, wanted, facts, set })
+    }
+
+    pub fn wanted_form(&self) -> &'a Digest {
+        &self.wanted.form
+    }
+
+    /// What new pods are made from, and what is recorded of that: comes before anything else is done to members.
+    pub fn keep_forms(&self) -> Plan {
+        let seen = self.facts.seen;
+        let there = self.set.template.as_ref();
+        let recorded = seen.record.as_ref().map(|record| &record.form);
+        let wanted = &self.wanted.form;
+        let record = |form: &Digest| Plan::act(Action::RecordForm { form: form.clone() });
+        let set_template = |form: &Digest| Plan::act(Action::SetTemplate { form: form.clone() });
+        let follow = |form: &Digest| if there == Some(form) { Plan::default() } else { set_template(form) };
+        // Before the bootstrap there is no form that members ran together.
+        if self.facts.quorum == Quorum::NotBootstrapped {
+            return follow(wanted);
+        }
+        match (recorded, there) {
+            // What pods run and nobody recorded is only in the template.
+            (None, Some(there)) if self.set.unmarked || there != wanted && !seen.pods.is_empty() => {
+                record(there)
+            }
+            _ if recorded != Some(wanted) && self.all_have_it() => record(wanted),
+            (None, _) => follow(wanted),
+            (Some(recorded), _) if recorded == wanted => follow(wanted),
+            (Some(_), _) if seen.pods.is_empty() && self.may_start_with_it() => follow(wanted),
+            (Some(_), _) if self.may_stay() => Plan::default(),
+            (Some(recorded), _) => follow(recorded),
+        }
+    }
+
+    /// A cluster without pods starts in the wanted form, but not with another minor version: that is for one member at a
+    /// time.
+    fn may_start_with_it(&self) -> bool {
+        self.refusal().is_none() && matches!(self.verdict(), Verdict::Nothing | Verdict::Patch)
+    }
+
+    /// Pods that cannot start, or members that do not serve: to end them costs nothing.
+    pub fn mend(&self) -> Option<Plan> {
+        let next = self.next();
+        let costs_nothing = matches!(next, Next::End(ordinal, _) if !self.serves(ordinal));
+        costs_nothing.then(|| self.plan(next))
+    }
+
+    pub fn restart_serving(&self) -> Option<Plan> {
+        Some(self.plan(self.next()))
+    }
+
+    fn plan(&self, next: Next) -> Plan {
+        match next {
+            Next::End(..) if self.set.template.as_ref() != Some(&self.wanted.form) => {
+                Plan::act(Action::SetTemplate { form: self.wanted.form.clone() })
+            }
+            Next::End(..) if !self.set.followed => Plan::wait(WaitingOn::Template),
+            Next::End(ordinal, ending) => match self.facts.seen.pods.get(&ordinal).map(|pod| pod.uid.clone())
+            {
+                Some(uid) if ending == Ending::Evict => Plan::act(Action::EvictPod { ordinal, uid }),
+                Some(uid) => Plan::act(Action::DeletePod { ordinal, uid }),
+                None => Plan::default(),
+            },
+            Next::Act(action) => Plan::act(action),
+            Next::Wait(waiting) => Plan::wait(waiting),
+            Next::Refuse(refusal) => Plan::refuse(refusal),
+            Next::Nothing => Plan::default(),
+        }
+    }
+
+    fn next(&self) -> Next {
+        let outdated: Vec<Ordinal> =
+            self.pods().filter(|(_, pod)| !self.has_it(pod)).map(|it| it.0).collect();
+        if let Some(cancel) = self.leftover_downgrade() {
+            return cancel;
+        }
+        if outdated.is_empty() {
+            return self.last_to_serve();
+        }
+        if let Some(refusal) = self.refusal() {
+            return Next::Refuse(refusal);
+        }
+        // The wanted form itself is at fault: it goes no further.
+        if !self.has_worked()
+            && let Some((ordinal, state)) = self.rolled().find(|(_, state)| state.cannot_start())
+        {
+            return Next::Wait(WaitingOn::Rolled { ordinal, state: state.clone() });
+        }
+        if let Some(&ordinal) = outdated.iter().find(|it| self.is_broken(**it))
+            && self.may_mend(ordinal)
+        {
+            return Next::End(ordinal, Ending::Delete);
+        }
+        let Some(members) = self.facts.listed() else { return Next::Nothing };
+        if let Some((ordinal, state)) = self.rolled().find(|(ordinal, _)| !self.is_proven(*ordinal)) {
+            return Next::Wait(WaitingOn::Rolled { ordinal, state: state.clone() });
+        }
+        let away: Vec<Ordinal> = Ordinal::below(self.set.replicas).filter(|it| self.is_away(*it)).collect();
+        if !away.is_empty() {
+            return Next::Wait(WaitingOn::PodsBack { ordinals: away });
+        }
+        let form = &self.wanted.form;
+        if self.needs_approval() {
+            return Next::Wait(WaitingOn::Approval { form: form.clone() });
+        }
+        self.before_version(members).unwrap_or_else(|| self.next_of(members, &outdated))
+    }
+
+    /// One member has the new form by now, and nobody has approved it for the others.
+    fn needs_approval(&self) -> bool {
+        let wanted = Some(&self.wanted.form);
+        let is_new = self.facts.seen.record.as_ref().is_some_and(|record| Some(&record.form) != wanted);
+        let approved = self.goal.asked.approved.as_ref() == wanted;
+        self.goal.supervised && is_new && !approved && self.rolled().next().is_some()
+    }
+
+    /// A restart that was not accepted yet: of the pods that exist now.
+    pub fn accept_restart(&self) -> Plan {
+        let Some(request) = &self.goal.asked.restart else { return Plan::default() };
+        if self.facts.seen.cluster.restart.as_ref().is_some_and(|(token, _)| *token == request.token) {
+            return Plan::default();
+        }
+        let pods = self.pods().filter(|(ordinal, _)| request.pod.is_none_or(|pod| pod == *ordinal));
+        let pods = pods.map(|(_, pod)| pod.uid.clone()).collect();
+        Plan::act(Action::Accept(Accepted::Restart { token: request.token.clone(), pods }))
+    }
+
+    /// Every pod has the wanted form: a rollout is over when every member serves with it.
+    fn last_to_serve(&self) -> Next {
+        let recorded = self.facts.seen.record.as_ref().is_none_or(|record| record.form == self.wanted.form);
+        match self.rolled().find(|(ordinal, _)| !recorded && !self.is_proven(*ordinal)) {
+            Some((ordinal, state)) => Next::Wait(WaitingOn::Rolled { ordinal, state: state.clone() }),
+            None => Next::Nothing,
+        }
+    }
+
+    /// Of members whose pods can start, while everybody else is well.
+    fn next_of(&self, members: &Members, outdated: &[Ordinal]) -> Next {
+        let voters = members.voters().count();
+        let rank = |ordinal: &Ordinal| {
+            let leads =
+                members.leader.is_some_and(|leader| members.at(*ordinal).is_some_and(|it| it.0 == leader));
+            (self.serves(*ordinal), leads, Reverse(*ordinal))
+        };
+        // Who joins is promoted first.
+        let votes = |ordinal: &&Ordinal| members.at(**ordinal).is_some_and(|(_, member)| !member.learner);
+        let Some(&ordinal) = outdated.iter().filter(votes).min_by_key(|it| rank(it)) else {
+            return Next::Nothing;
+        };
+        if let Some(waiting) = self.against_restart(members, ordinal) {
+            return Next::Wait(waiting);
+        }
+        let evicts =
+            self.goal.disruption_budget && voters >= TOLERATES_A_RESTART && !self.is_down(members, ordinal);
+        let ending = if evicts { Ending::Evict } else { Ending::Delete };
+        if !self.serves(ordinal) {
+            return Next::End(ordinal, ending);
+        }
+        let rolled = |id: &MemberId| {
+            members.list.get(id).and_then(|it| it.ordinal).is_some_and(|it| self.is_proven(it))
+        };
+        let leader = members.leader.filter(|leader| members.at(ordinal).is_some_and(|it| it.0 == *leader));
+        match leader.and_then(|from| Some((from, self.facts.serving().find(rolled)?))) {
+            Some((from, to)) => Next::Act(Action::MoveLeader { from, to, cluster: members.cluster }),
+            None => Next::End(ordinal, ending),
+        }
+    }
+
+    fn against_restart(&self, members: &Members, ordinal: Ordinal) -> Option<WaitingOn> {
+        let voters = members.voters().count();
+        let others = self.facts.serving().filter(|id| members.at(ordinal).is_none_or(|it| it.0 != *id));
+        let (serving, needed) = (others.count(), quorum(voters));
+        (voters >= TOLERATES_A_RESTART && serving < needed).then_some(WaitingOn::QuorumMargin {
+            ordinal,
+            serving,
+            needed,
+        })
+    }
+
+    /// A kubelet can be late to report that etcd runs.
+    fn is_broken(&self, ordinal: Ordinal) -> bool {
+        self.facts.pod(ordinal).cannot_start() && !self.serves(ordinal)
+    }
+
+    /// One response that is missing proves nothing: until it is certain, the disruption budget decides with us.
+    fn is_down(&self, members: &Members, ordinal: Ordinal) -> bool {
+        let silent = |(id, _): (MemberId, _)| self.facts.is_silent_for(id, SILENCE_SECONDS);
+        self.is_broken(ordinal) || members.at(ordinal).is_some_and(silent)
+    }
+
+    /// All members ran it together, so a pod that has it and cannot start has another reason.
+    fn has_worked(&self) -> bool {
+        self.facts.seen.record.as_ref().is_some_and(|record| record.form == self.wanted.form)
+    }
+
+    /// Whether it is open whether the form works in a pod that has it. Without a quorum no member serves, so it is enough that
+    /// the container has started.
+    fn is_on_trial(&self, ordinal: Ordinal, state: &PodState) -> bool {
+        match self.facts.listed() {
+            Some(_) => !self.is_proven(ordinal),
+            None => state.blocks_start(),
+        }
+    }
+
+    /// Whether a broken pod gets the wanted form, although others that have it might be on trial.
+    fn may_mend(&self, ordinal: Ordinal) -> bool {
+        let Some(members) = self.facts.listed() else {
+            return self.has_worked() || !self.rolled().any(|(it, state)| self.is_on_trial(it, state));
+        };
+        let votes = |ordinal| members.at(ordinal).is_some_and(|(_, member)| !member.learner);
+        let proven = self.has_worked() || self.rolled().all(|(it, _)| !votes(it) || self.is_proven(it));
+        proven && (!votes(ordinal) || self.against_restart(members, ordinal).is_none())
+    }
+
+    /// Why no member may get the wanted form, if so.
+    pub fn refusal(&self) -> Option<Refusal> {
+        let held = self.facts.seen.record.as_ref().and_then(|record| record.held_generation);
+        let held = held.filter(|held| Some(*held) == self.facts.seen.cluster.generation);
+        held.map(|_| Refusal::EditHeld).or_else(|| self.against_version())
+    }
+
+    /// The pods that stay.
+    fn pods(&self) -> impl Iterator<Item = (Ordinal, &'a Pod)> {
+        let (replicas, pods) = (self.set.replicas, &self.facts.seen.pods);
+        pods.iter()
+            .map(|(&ordinal, pod)| (ordinal, pod))
+            .filter(move |(it, pod)| it.0 < replicas && !pod.terminating)
+    }
+
+    pub fn has_it(&self, pod: &Pod) -> bool {
+        is_as_wanted(pod, self.wanted, self.facts.seen)
+    }
+
+    /// Pods that have the wanted form, and how they are.
+    fn rolled(&self) -> impl Iterator<Item = (Ordinal, &PodState)> {
+        self.pods().filter(|(_, pod)| self.has_it(pod)).map(|(ordinal, _)| (ordinal, self.facts.pod(ordinal)))
+    }
+
+    /// A voter that serves and is what was wanted, whatever its pod says.
+    pub fn is_proven(&self, ordinal: Ordinal) -> bool {
+        let Some((id, _)) = self.facts.listed().and_then(|members| members.at(ordinal)) else { return false };
+        let version = self.facts.answer_of(id).and_then(|answer| answer.version);
+        self.facts.serves(id)
+            && version == Some(self.wanted.version)
+            && self.facts.seen.pods.get(&ordinal).is_some_and(|pod| self.has_it(pod))
+    }
+
+    fn serves(&self, ordinal: Ordinal) -> bool {
+        let member = self.facts.listed().and_then(|members| members.at(ordinal));
+        member.is_some_and(|(id, _)| self.facts.serves(id))
+    }
+
+    fn is_away(&self, ordinal: Ordinal) -> bool {
+        self.facts.seen.pods.get(&ordinal).is_none_or(|pod| pod.terminating)
+    }
+
+    /// Every member runs in the wanted form and serves.
+    fn all_have_it(&self) -> bool {
+        let Some(members) = self.facts.listed() else { return false };
+        let listed = members.list.len() == usize::from(self.set.replicas) && self.set.replicas > 0;
+        listed
+            && Ordinal::below(self.set.replicas)
+                .all(|ordinal| !self.is_away(ordinal) && self.is_proven(ordinal))
+    }
+
+    /// Whether the template may have the wanted form, although not all members do: for the pod that was ended for it, and when
+    /// the form has proved itself. A pod that is missing while another one is on trial was ended by somebody else.
+    fn may_stay(&self) -> bool {
+        let works = self.rolled().any(|(ordinal, _)| self.is_proven(ordinal));
+        let on_trial = self.rolled().any(|(ordinal, state)| self.is_on_trial(ordinal, state));
+        let fails = self.rolled().any(|(_, state)| state.cannot_start());
+        let expected = Ordinal::below(self.set.replicas).any(|ordinal| self.is_away(ordinal));
+        self.set.template.as_ref() == Some(&self.wanted.form)
+            && (works && !fails || expected && !on_trial || matches!(self.next(), Next::End(..)))
+    }
+}

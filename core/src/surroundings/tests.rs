@@ -1,0 +1,225 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::ConfigMap;
+use serde_json::Value;
+
+use super::*;
+use crate::api::EtcdCluster;
+use crate::desired::other_agents;
+use crate::intent::Intent;
+use crate::member::MemberProgress;
+use crate::names::{CHOSEN_ANNOTATION, FORM_ANNOTATION, Names, RENDERING_ANNOTATION};
+use crate::observe::{Listed, observe};
+use crate::observed::{ClusterId, Member, MemberId, Members};
+use crate::validate::validate;
+
+const AGENT: &str = "op:1";
+
+fn names() -> Names {
+    Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() }
+}
+
+fn desired<'a>(intent: &'a Intent, names: &'a Names, agent_image: &'a str) -> Desired<'a> {
+    Desired { intent, names, agent_image }
+}
+
+fn intent(spec: Value) -> Intent {
+    let mut cluster = EtcdCluster::new("kv", serde_json::from_value(spec).expect("a spec"));
+    cluster.metadata.namespace = Some("ns".into());
+    cluster.metadata.uid = Some("uid".into());
+    validate(&cluster).expect("it is valid")
+}
+
+fn with_labels(labels: Value) -> Intent {
+    intent(json!({"size": 1, "podTemplate": {"labels": labels}}))
+}
+
+fn read<K: serde::de::DeserializeOwned>(value: Value) -> Arc<K> {
+    Arc::new(serde_json::from_value(value).expect("it is such an object"))
+}
+
+/// A pod as the StatefulSet creates it.
+fn pod_of(set: &StatefulSet) -> Arc<Pod> {
+    let template = &set.spec.as_ref().expect("a spec").template;
+    let mut pod = json!(template);
+    pod["metadata"]["uid"] = "pod-uid".into();
+    pod["metadata"]["labels"]["controller-revision-hash"] = "kv-1".into();
+    pod["metadata"]["labels"]["apps.kubernetes.io/pod-index"] = "0".into();
+    let owner = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "kv", "uid": "set-uid", "controller": true});
+    pod["metadata"]["ownerReferences"] = json!([owner]);
+    read(pod)
+}
+
+/// A cluster with one pod that needs nothing, as an operator with this agent image left it.
+fn left_by(intent: &Intent, agent_image: &str) -> Objects {
+    let names = names();
+    let desired = desired(intent, &names, agent_image);
+    let stored = |object: Value, uid: &str| {
+        let mut object = object;
+        (object["metadata"]["uid"], object["metadata"]["resourceVersion"]) = (uid.into(), "7".into());
+        object
+    };
+    let set: Arc<StatefulSet> = read(stored(json!(desired.stateful_set(1, &intent.form)), "set-uid"));
+    let services = services(&desired).into_iter();
+    Objects {
+        cluster: read(stored(json!({"metadata": {"name": "kv"}, "spec": {}}), "uid")),
+        order: None,
+        record: None,
+        pods: BTreeMap::from([(Ordinal(0), pod_of(&set))]),
+        set: Some(set),
+        claims: BTreeMap::new(),
+        listed: Listed::new(),
+        services: services.map(|(role, it)| (role, read(stored(json!(it), "service-uid")))).collect(),
+        budget: desired.disruption_budget(1).map(|it| read(stored(json!(it), "budget-uid"))),
+        taken: BTreeSet::new(),
+    }
+}
+
+pub(crate) fn settled(intent: &Intent) -> Objects {
+    left_by(intent, AGENT)
+}
+
+/// What is written about these objects, which have one member.
+pub(crate) fn writes(intent: &Intent, objects: &Objects) -> Vec<Write> {
+    let names = names();
+    let now = Timestamp::UNIX_EPOCH;
+    let mut seen = observe(objects, &names, &BTreeMap::new(), &[], &mut Default::default(), now);
+    let member = Member { ordinal: Some(Ordinal(0)), learner: false, start: MemberProgress::Published };
+    seen.etcd.members = Seen::Known(Members {
+        cluster: ClusterId(0xc1),
+        leader: Some(MemberId(0xa0)),
+        list: BTreeMap::from([(MemberId(0xa0), member)]),
+    });
+    surroundings(&desired(intent, &names, AGENT), objects, &seen)
+}
+
+fn record(form: &Form) -> Arc<ConfigMap> {
+    let record =
+        Record { digest: form.digest(), form: form.clone(), of_unmarked_pods: false, held_generation: None };
+    let metadata = ObjectMeta { uid: Some("record-uid".into()), ..ObjectMeta::default() };
+    Arc::new(ConfigMap { metadata, data: Some(record.data()), ..ConfigMap::default() })
+}
+
+fn template_write(form: &Form) -> Write {
+    let only_if = OnlyIf::Unchanged("set-uid".into(), "7".into());
+    Write { object: Object::Set, only_if, change: Change::SetTemplate(form.digest()) }
+}
+
+fn pod_write(metadata: Value) -> Write {
+    let change = Change::Merge(json!({"metadata": metadata}));
+    Write { object: Object::Pod(Ordinal(0)), only_if: OnlyIf::Same("pod-uid".into()), change }
+}
+
+fn chosen(labels: &[&str]) -> String {
+    json!({"labels": labels}).to_string()
+}
+
+#[test]
+fn another_operator_renders_the_template_again_and_leaves_pods_alone() {
+    let intent = intent(json!({"size": 1}));
+    let before = left_by(&intent, "op:0");
+    assert_eq!(writes(&intent, &before), [template_write(&intent.form)]);
+    assert_eq!(writes(&intent, &settled(&intent)), []);
+}
+
+#[test]
+fn pods_that_have_another_agent_than_new_ones_are_known() {
+    let intent = intent(json!({"size": 1}));
+    let (old, new) = (left_by(&intent, "op:0"), settled(&intent));
+    assert_eq!(other_agents(&old), BTreeMap::new());
+    assert_eq!(other_agents(&Objects { pods: old.pods, ..new }), BTreeMap::from([(Ordinal(0), "0".into())]));
+}
+
+#[test]
+fn a_template_keeps_the_form_that_the_plan_gave_it() {
+    let (old, new) = (intent(json!({"size": 1})), intent(json!({"size": 1, "version": "3.5.35"})));
+    let before = left_by(&old, "op:0");
+    assert_eq!(writes(&new, &before), [], "it has a form that nobody knows");
+    let recorded = Objects { record: Some(record(&old.form)), ..before };
+    assert_eq!(writes(&new, &recorded), [template_write(&old.form)]);
+}
+
+#[test]
+fn a_template_of_an_operator_without_forms_waits_for_the_record() {
+    let intent = intent(json!({"size": 1}));
+    let mut before = settled(&intent);
+    let set = Arc::make_mut(before.set.as_mut().expect("a set"));
+    let template = &mut set.spec.as_mut().expect("a spec").template;
+    let annotations = template.metadata.as_mut().and_then(|it| it.annotations.as_mut()).expect("annotations");
+    annotations.retain(|key, _| key != FORM_ANNOTATION && key != RENDERING_ANNOTATION);
+    assert_eq!(writes(&intent, &before), []);
+    let recorded = Objects { record: Some(record(&intent.form)), ..before };
+    assert_eq!(writes(&intent, &recorded), [template_write(&intent.form)]);
+}
+
+#[test]
+fn labels_and_annotations_change_on_running_pods_and_what_is_taken_out_is_removed() {
+    let (plain, shop, bank) = (
+        with_labels(json!({})),
+        with_labels(json!({"team": "shop", "tier": "1"})),
+        with_labels(json!({"team": "bank"})),
+    );
+    let added = pod_write(json!({
+        "labels": {"team": "shop", "tier": "1"}, "annotations": {CHOSEN_ANNOTATION: chosen(&["team", "tier"])},
+    }));
+    assert_eq!(writes(&shop, &settled(&plain)), [template_write(&plain.form), added]);
+    let edited = pod_write(json!({
+        "labels": {"team": "bank", "tier": null}, "annotations": {CHOSEN_ANNOTATION: chosen(&["team"])},
+    }));
+    assert_eq!(writes(&bank, &settled(&shop)), [template_write(&plain.form), edited]);
+    let removed =
+        pod_write(json!({"labels": {"team": null, "tier": null}, "annotations": {CHOSEN_ANNOTATION: null}}));
+    assert_eq!(writes(&plain, &settled(&shop)), [template_write(&plain.form), removed]);
+}
+
+/// The metadata of the one pod, changed.
+fn with_pod(mut objects: Objects, change: impl FnOnce(&mut ObjectMeta)) -> Objects {
+    let pod = objects.pods.get_mut(&Ordinal(0)).map(Arc::make_mut).expect("a pod");
+    change(&mut pod.metadata);
+    objects
+}
+
+#[test]
+fn labels_of_others_and_those_that_controllers_need_stay() {
+    let (plain, shop) = (with_labels(json!({})), with_labels(json!({"team": "shop"})));
+    let add = |key: &'static str, value: &'static str| {
+        move |it: &mut ObjectMeta| {
+            it.labels.get_or_insert_default().insert(key.into(), value.into());
+        }
+    };
+    let others = with_pod(settled(&plain), add("injected", "yes"));
+    assert_eq!(writes(&plain, &others), []);
+    // A mark that somebody wrote removes nothing that is ours or the StatefulSet's.
+    let ours = ["app.kubernetes.io/name", "apps.kubernetes.io/pod-index", "controller-revision-hash"];
+    let forged = with_pod(settled(&plain), |it| {
+        it.annotations.get_or_insert_default().insert(CHOSEN_ANNOTATION.into(), chosen(&ours));
+    });
+    assert_eq!(writes(&plain, &forged), [pod_write(json!({"annotations": {CHOSEN_ANNOTATION: null}}))]);
+    let overwritten = with_pod(settled(&shop), add("team", "theirs"));
+    assert_eq!(writes(&shop, &overwritten), [pod_write(json!({"labels": {"team": "shop"}}))]);
+}
+
+#[test]
+fn pods_that_end_and_pods_of_another_set_are_left_alone() {
+    let (plain, shop) = (with_labels(json!({})), with_labels(json!({"team": "shop"})));
+    let only_template = [template_write(&plain.form)];
+    let terminating = with_pod(settled(&plain), |it| {
+        it.deletion_timestamp =
+            Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(Timestamp::UNIX_EPOCH));
+    });
+    assert_eq!(writes(&shop, &terminating), only_template);
+    let foreign = with_pod(settled(&plain), |it| it.owner_references = None);
+    assert_eq!(writes(&shop, &foreign), only_template);
+}
+
+#[test]
+fn a_settled_cluster_is_considered_again_when_the_labels_of_a_pod_change_and_not_when_its_status_does() {
+    let objects = || settled(&with_labels(json!({})));
+    let before = objects().unseen();
+    let labeled = with_pod(objects(), |it| it.labels = None);
+    assert_ne!(labeled.unseen(), before);
+    let reported = with_pod(objects(), |it| it.resource_version = Some("9".into()));
+    assert_eq!(reported.unseen(), before);
+}

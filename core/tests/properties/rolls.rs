@@ -1,0 +1,135 @@
+//! What holds for every snapshot of a cluster whose members get another form.
+
+use etcd_operator_core::assess::assess;
+use etcd_operator_core::decide::{Goal, decide};
+use etcd_operator_core::form::{Digest, Wanted};
+use etcd_operator_core::observed::{Observed, Ordinal, Pod};
+use etcd_operator_core::plan::{Action, Plan};
+use etcd_operator_core::quorum::quorum;
+use proptest::prelude::*;
+
+use crate::snapshots::anything;
+use crate::{answer_of, configuration};
+
+proptest! {
+    #![proptest_config(configuration())]
+
+    #[test]
+    fn a_member_is_restarted_only_for_another_form((goal, seen) in anything()) {
+        let plan = decide(&goal, &seen);
+        for ordinal in ended(&plan).filter(|it| !seen.cluster.deleting && serves(*it, &seen)) {
+            prop_assert!(may_end(ordinal, &goal, &seen), "{plan}");
+        }
+    }
+
+    #[test]
+    fn a_serving_member_is_evicted_where_a_budget_can_allow_it((goal, seen) in anything()) {
+        let plan = decide(&goal, &seen);
+        for action in &plan.actions {
+            if let Action::DeletePod { ordinal, .. } = action
+                && serves(*ordinal, &seen)
+                && !seen.cluster.deleting
+            {
+                prop_assert!(!goal.disruption_budget || voters(&seen) < 3, "{plan}");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_done_while_paused((mut goal, mut seen) in anything()) {
+        (goal.paused, seen.cluster.deleting) = (true, false);
+        prop_assert!(decide(&goal, &seen).actions.is_empty());
+    }
+
+    #[test]
+    fn a_cluster_is_settled_only_in_the_wanted_form((goal, seen) in anything()) {
+        let plan = decide(&goal, &seen);
+        let judged = plan == Plan::default() && !seen.cluster.deleting && goal.size > 0;
+        if let (true, Some(wanted)) = (judged, &goal.form) {
+            prop_assert!(staying(&seen).all(|(_, pod)| pod.form.as_ref() == Some(&wanted.form)));
+            // What nobody runs yet, and what one of them does not serve in, is not known to work.
+            let proven = staying(&seen).filter(|(it, _)| is_proven(*it, wanted, &seen)).count()
+                == usize::from(seen.replicas());
+            prop_assert!(!proven || template(&seen) == Some(&wanted.form));
+        }
+    }
+
+    /// Until a form has proved itself, and when it has not, other pods get the recorded one.
+    #[test]
+    fn a_form_that_has_not_proved_itself_leaves_the_template((goal, seen) in anything()) {
+        if let Some((wanted, record)) = on_trial(&goal, &seen) {
+            let plan = decide(&goal, &seen);
+            let ends = ended(&plan).any(|ordinal| serves(ordinal, &seen));
+            let keeps = plan.actions.is_empty() && template(&seen) == Some(&wanted.form);
+            prop_assert!(!ends && !keeps, "record {record}: {plan}");
+        }
+    }
+}
+
+fn template(seen: &Observed) -> Option<&Digest> {
+    seen.set.as_ref()?.template.as_ref()
+}
+
+/// A running cluster of which some pods have the wanted form, none of them works, and every other pod is there.
+fn on_trial<'a>(goal: &'a Goal, seen: &'a Observed) -> Option<(&'a Wanted, &'a Digest)> {
+    let (wanted, record) = (goal.form.as_ref()?, &seen.record.as_ref()?.form);
+    let facts = assess(seen);
+    let members = facts.listed()?;
+    let ordinary = seen.cluster.finalizer
+        && !seen.cluster.deleting
+        && !goal.paused
+        && goal.size > 0
+        && seen.order.is_none()
+        && seen.claims.values().all(|claim| claim.cluster_uid == seen.cluster.uid)
+        && seen.cluster.formed.is_some()
+        && members.list.values().all(|member| member.ordinal.is_some());
+    let mut rolled = staying(seen).filter(|(_, pod)| pod.form.as_ref() == Some(&wanted.form)).peekable();
+    let any = rolled.peek().is_some();
+    let none_works = rolled.all(|(ordinal, _)| !is_proven(ordinal, wanted, seen));
+    (ordinary && record != &wanted.form && any && none_works).then_some((wanted, record))
+}
+
+fn ended(plan: &Plan) -> impl Iterator<Item = Ordinal> {
+    plan.actions.iter().filter_map(|action| match action {
+        Action::DeletePod { ordinal, .. } | Action::EvictPod { ordinal, .. } => Some(*ordinal),
+        _ => None,
+    })
+}
+
+/// Whether a pod of a voter may be ended: it gets another form, which the StatefulSet creates by now, and enough others serve. If
+/// it serves itself, every pod that has the form works, and no other pod is missing.
+pub fn may_end(ordinal: Ordinal, goal: &Goal, seen: &Observed) -> bool {
+    let (Some(wanted), Some(set)) = (&goal.form, &seen.set) else { return false };
+    let outdated = seen.pods.get(&ordinal).is_some_and(|pod| pod.form.as_ref() != Some(&wanted.form));
+    let created = set.template.as_ref() == Some(&wanted.form) && set.followed;
+    let mut rolled = staying(seen).filter(|(_, pod)| pod.form.as_ref() == Some(&wanted.form));
+    let proven = rolled.all(|(it, _)| is_proven(it, wanted, seen));
+    let all_there = staying(seen).count() == usize::from(set.replicas);
+    let others = Ordinal::below(u8::MAX).filter(|it| *it != ordinal && serves(*it, seen)).count();
+    // A member that does not respond to the operator might serve others.
+    let enough = voters(seen) < 3 || others >= quorum(voters(seen));
+    outdated && created && enough && (!serves(ordinal, seen) || proven && all_there)
+}
+
+/// The pods that the StatefulSet keeps.
+fn staying(seen: &Observed) -> impl Iterator<Item = (Ordinal, &Pod)> {
+    let pods = seen.pods.iter().map(|(&ordinal, pod)| (ordinal, pod));
+    pods.filter(|(ordinal, pod)| ordinal.0 < seen.replicas() && !pod.terminating)
+}
+
+fn voters(seen: &Observed) -> usize {
+    seen.etcd.members.known().map_or(0, |members| members.voters().count())
+}
+
+/// Whether the voter of a pod has just served a linearizable read.
+fn serves(ordinal: Ordinal, seen: &Observed) -> bool {
+    let members = seen.etcd.members.known();
+    let Some((id, member)) = members.and_then(|members| members.at(ordinal)) else { return false };
+    !member.learner && answer_of(seen, id).is_some_and(|answer| answer.linearizable)
+}
+
+fn is_proven(ordinal: Ordinal, wanted: &Wanted, seen: &Observed) -> bool {
+    let member = seen.etcd.members.known().and_then(|members| members.at(ordinal));
+    let version = member.and_then(|(id, _)| answer_of(seen, id)?.version);
+    serves(ordinal, seen) && version == Some(wanted.version)
+}

@@ -1,0 +1,95 @@
+//! What users chose for the pods of members, as far as it matters here: which etcd runs in them, and whether it can.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use etcd_operator_core::form::{Digest, Wanted};
+use etcd_operator_core::observed::Ordinal;
+
+use crate::etcd::Release;
+use crate::world::World;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Form {
+    /// Two forms with the same number are the same.
+    pub number: u64,
+    pub release: Release,
+    pub flaw: Option<Flaw>,
+}
+
+/// Why no etcd of a form ever runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flaw {
+    ImageMissing,
+    Crashes,
+}
+
+/// What a user changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Edit {
+    /// Something that does no harm.
+    Harmless,
+    /// To the next release of etcd, if there is one here.
+    Upgrade,
+    Flawed(Flaw),
+    /// Back to what all members ran together last.
+    Revert,
+}
+
+impl Form {
+    pub fn digest(self) -> Digest {
+        Digest(format!("form-{}", self.number))
+    }
+
+    pub fn wanted(self) -> Wanted {
+        Wanted { form: self.digest(), version: self.release.version() }
+    }
+}
+
+/// What became of forms, in all of a run.
+#[derive(Debug, Default)]
+pub struct Forms {
+    /// How many there were.
+    pub count: u64,
+    /// The pods in which a voter served in a form, by its number.
+    served: BTreeMap<u64, BTreeSet<Ordinal>>,
+}
+
+impl Forms {
+    pub fn has_served(&self, form: Form) -> bool {
+        self.served.contains_key(&form.number)
+    }
+
+    pub fn has_served_in(&self, form: Form, ordinal: Ordinal) -> bool {
+        self.served.get(&form.number).is_some_and(|ordinals| ordinals.contains(&ordinal))
+    }
+
+    pub fn serves(&mut self, form: Form, ordinal: Ordinal) {
+        self.served.entry(form.number).or_default().insert(ordinal);
+    }
+}
+
+impl World {
+    pub fn new_form(&mut self, release: Release, flaw: Option<Flaw>) -> Form {
+        self.forms.count += 1;
+        Form { number: self.forms.count, release, flaw }
+    }
+
+    pub fn edit_form(&mut self, edit: Edit) {
+        let Some(there) = self.kube.objects.cluster.as_ref().map(|cluster| cluster.form) else { return };
+        let recorded = self.kube.objects.record.map(|record| record.form);
+        let form = match edit {
+            Edit::Harmless => self.new_form(there.release, None),
+            Edit::Upgrade => self.new_form(there.release.next(), None),
+            Edit::Flawed(flaw) => self.new_form(there.release, Some(flaw)),
+            Edit::Revert => match recorded {
+                Some(form) => form,
+                None => self.new_form(there.release, None),
+            },
+        };
+        self.note(|| format!("a user edits the form: {form:?}"));
+        if let Some(cluster) = &mut self.kube.objects.cluster {
+            cluster.form = form;
+            cluster.version += 1;
+        }
+    }
+}
