@@ -9,6 +9,7 @@ use std::fmt;
 
 use k8s_openapi::api::core::v1::{PodSecurityContext, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Amount;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -16,6 +17,7 @@ use sha2::{Digest as _, Sha256};
 use crate::api::{PodTemplate, Quantity};
 use crate::desired::pod_security;
 use crate::etcd_config::MemberOptions;
+use crate::names::FORM_ANNOTATION;
 use crate::version::Version;
 pub use read::adopts;
 pub use record::{KEY, Record};
@@ -61,6 +63,13 @@ impl Digest {
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+impl Digest {
+    /// As pods and templates carry it; none on those of an operator that recorded no forms.
+    pub fn on(metadata: &ObjectMeta) -> Option<Self> {
+        metadata.annotations.as_ref()?.get(FORM_ANNOTATION).cloned().map(Self)
     }
 }
 

@@ -13,13 +13,12 @@ use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Event, PersistentVolumeClaim, Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, ResourceExt};
 
 use crate::api::EtcdCluster;
 use crate::decide::{Goal, OnStop};
 use crate::form::{Digest, Form, Record};
-use crate::names::{CLUSTER_UID_LABEL, FINALIZER, FORM_ANNOTATION, MEMBER_ID_LABEL, Names};
+use crate::names::{CLUSTER_UID_LABEL, FINALIZER, MEMBER_ID_LABEL, Names};
 use crate::observed::{
     self, Claim, Cluster, ClusterId, FormRecord, Formed, MemberId, Observed, Order, Ordinal, Owner, Set,
     Taken, Versions,
@@ -185,7 +184,7 @@ fn see_pod(
     let ran = container::Ran { responded: memory.has_responded(&uid), is_member };
     observed::Pod {
         terminating: pod.metadata.deletion_timestamp.is_some(),
-        form: marked(&pod.metadata).or_else(|| forms.of_unmarked_pods.clone()),
+        form: Digest::on(&pod.metadata).or_else(|| forms.of_unmarked_pods.clone()),
         published: memory.is_found_by_name(&uid, seen.now),
         etcd: container::process(pod, replies.get(&ordinal), ran, seen.now),
         uid,
@@ -221,17 +220,13 @@ struct Forms {
 impl Forms {
     fn of(set: Option<&StatefulSet>, record: Option<&Record>) -> Self {
         let template = set.and_then(|set| Some(&set.spec.as_ref()?.template));
-        let mark = template.and_then(|template| marked(template.metadata.as_ref()?));
+        let mark = template.and_then(|template| Digest::on(template.metadata.as_ref()?));
         let unmarked = template.is_some() && mark.is_none();
         let template = mark.or_else(|| Some(Form::read(template?)?.digest()));
         let recorded = record.filter(|record| record.of_unmarked_pods).map(|record| record.digest.clone());
         let of_unmarked_pods = recorded.or_else(|| template.clone().filter(|_| unmarked));
         Self { template, unmarked, of_unmarked_pods }
     }
-}
-
-fn marked(metadata: &ObjectMeta) -> Option<Digest> {
-    metadata.annotations.as_ref()?.get(FORM_ANNOTATION).cloned().map(Digest)
 }
 
 fn is_followed(set: &StatefulSet) -> bool {

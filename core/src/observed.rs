@@ -179,7 +179,7 @@ pub struct Set {
     pub replicas: u8,
     /// Pods that the API server rejects, in its words, as the StatefulSet's events report them.
     pub rejected: BTreeMap<Ordinal, String>,
-    /// The form of the pods that it creates; none if that cannot be told.
+    /// The form of the pods that it creates; none if that is not known.
     #[serde(default)]
     pub template: Option<Digest>,
     /// Its template was written by an operator that recorded no forms.
@@ -215,7 +215,7 @@ pub struct Pod {
     /// Whether the peer Service lists its address: only then do other members find it.
     pub published: bool,
     pub etcd: Process,
-    /// What it was made from; none if that cannot be told.
+    /// What it was made from; none if that is not known.
     #[serde(default)]
     pub form: Option<Digest>,
 }

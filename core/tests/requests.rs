@@ -162,3 +162,25 @@ fn without_a_version_that_was_read_nothing_is_sent() {
         assert!(sent, "{action}");
     }
 }
+
+#[test]
+fn a_form_that_is_not_known_is_not_written() {
+    let cluster: EtcdCluster = serde_json::from_value(json!({
+        "apiVersion": "etcd.etcd.io/v1alpha1", "kind": "EtcdCluster", "spec": {},
+        "metadata": {"name": "kv", "namespace": "ns", "uid": "cluster-uid"},
+    }))
+    .expect("it is a cluster");
+    let names = Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() };
+    let intent = validate(&cluster).expect("it is valid");
+    let desired = Desired { intent: &intent, names: &names, agent_image: "op:1" };
+    let set = desired.stateful_set(3, &intent.form);
+    let target =
+        Target { cluster: &cluster, names: &names, desired: Some(&desired), set: Some(&set), record: None };
+    let write = |form: Digest| Write {
+        object: Object::Set,
+        only_if: OnlyIf::Same("set-uid".into()),
+        change: Change::SetTemplate(form),
+    };
+    assert!(http(&write(intent.form.digest()), target).is_some());
+    assert!(http(&write(Digest("another".into())), target).is_none());
+}

@@ -15,7 +15,6 @@ use crate::observed::{MemberId, Members, Observed, Ordinal, Pod, Set};
 use crate::plan::{Action, Plan, Refusal, WaitingOn};
 use crate::quorum::quorum;
 use crate::version::path::Verdict;
-pub use version::enabled_downgrade;
 
 /// With fewer voters a restart stops writes anyway, and a disruption budget would allow no eviction.
 const TOLERATES_A_RESTART: usize = 3;
@@ -155,9 +154,8 @@ impl<'a> Roll<'a> {
         if !away.is_empty() {
             return Next::Wait(WaitingOn::PodsBack { ordinals: away });
         }
-        let form = &self.wanted.form;
         if self.needs_approval() {
-            return Next::Wait(WaitingOn::Approval { form: form.clone() });
+            return Next::Wait(WaitingOn::Approval { form: self.wanted.form.clone() });
         }
         self.before_version(members).unwrap_or_else(|| self.next_of(members, &outdated))
     }
@@ -193,11 +191,10 @@ impl<'a> Roll<'a> {
     /// Of members whose pods can start, while everybody else is well.
     fn next_of(&self, members: &Members, outdated: &[Ordinal]) -> Next {
         let voters = members.voters().count();
-        let rank = |ordinal: &Ordinal| {
-            let leads =
-                members.leader.is_some_and(|leader| members.at(*ordinal).is_some_and(|it| it.0 == leader));
-            (self.serves(*ordinal), leads, Reverse(*ordinal))
+        let leader = |ordinal: Ordinal| {
+            members.leader.filter(|leader| members.at(ordinal).is_some_and(|it| it.0 == *leader))
         };
+        let rank = |it: &Ordinal| (self.serves(*it), leader(*it).is_some(), Reverse(*it));
         // Who joins is promoted first.
         let votes = |ordinal: &&Ordinal| members.at(**ordinal).is_some_and(|(_, member)| !member.learner);
         let Some(&ordinal) = outdated.iter().filter(votes).min_by_key(|it| rank(it)) else {
@@ -215,8 +212,7 @@ impl<'a> Roll<'a> {
         let rolled = |id: &MemberId| {
             members.list.get(id).and_then(|it| it.ordinal).is_some_and(|it| self.is_proven(it))
         };
-        let leader = members.leader.filter(|leader| members.at(ordinal).is_some_and(|it| it.0 == *leader));
-        match leader.and_then(|from| Some((from, self.facts.serving().find(rolled)?))) {
+        match leader(ordinal).and_then(|from| Some((from, self.facts.serving().find(rolled)?))) {
             Some((from, to)) => Next::Act(Action::MoveLeader { from, to, cluster: members.cluster }),
             None => Next::End(ordinal, ending),
         }

@@ -3,13 +3,14 @@
 use std::cmp::Reverse;
 
 use super::opinion::{self, Hold, Opinion};
-use super::roll::{Roll, enabled_downgrade};
+use super::roll::Roll;
 use crate::asked::{Accepted, Asked, MoveLeader};
 use crate::assess::{Assessment, MemberState, PodState};
 use crate::member::MemberProgress;
 use crate::observed::{Answer, ClusterId, Member, MemberId, Members, Ordinal};
 use crate::plan::{Action, Plan, Refusal, WaitingOn};
 use crate::quorum::quorum;
+use crate::version::downgrade;
 
 /// How long a member can be silent before the operator is certain that it does not serve: it replaces one that is wanted where
 /// that blocks a smaller size, and ends its pod for another form without asking the disruption budget.
@@ -131,7 +132,7 @@ impl Step<'_> {
     /// While etcd is on its way back to an older version no member is added or replaced: it would come with a snapshot of
     /// another version. Only the rollout goes on.
     fn wait_for_downgrade(&self) -> Opinion {
-        let Some(to) = enabled_downgrade(self.facts.answers()) else { return Opinion::default() };
+        let Some(to) = downgrade::enabled(self.facts.answers()) else { return Opinion::default() };
         let change = [Self::replace_lost, Self::replace_asked, Self::scale_in, Self::scale_out];
         let held = change.iter().any(|concern| concern(self) != Opinion::default());
         let rolling = [Self::mend, Self::restart_serving].map(|concern| concern(self));

@@ -159,7 +159,7 @@ impl Desired<'_> {
     }
 }
 
-/// Nobody but the operator replaces a member, so a node that is away for a while evicts none.
+/// Nobody but the operator replaces a member, so a node that is down for a while evicts none.
 pub fn stay_on_lost_nodes() -> [Toleration; 2] {
     ["not-ready", "unreachable"].map(|taint| Toleration {
         key: Some(format!("node.kubernetes.io/{taint}")),

@@ -80,7 +80,7 @@ fn every_step_has_an_event_in_the_words_of_users() {
     }
 }
 
-/// What is told of an action while these voters serve.
+/// The event of an action while these voters serve.
 fn told_while_serving(action: &Action, voters: u8, change: impl FnOnce(&mut Observed)) -> Option<String> {
     let mut seen = seen();
     seen.set = Some(Set::keeping(voters, "set"));

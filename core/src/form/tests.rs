@@ -129,7 +129,7 @@ fn every_edit_is_named_by_its_field_and_so_is_taking_it_back() {
         (json!({"debugSidecar": {}}), "spec.debugSidecar"),
     ] {
         assert_eq!(edited(json!({}), spec.clone()), [field], "{spec}");
-        assert_eq!(edited(spec.clone(), json!({})), [field], "taken back: {spec}");
+        assert_eq!(edited(spec.clone(), json!({})), [field], "reverted: {spec}");
     }
 }
 

@@ -14,7 +14,7 @@ use crate::api::EtcdCluster;
 use crate::asked::Accepted;
 use crate::desired::Desired;
 use crate::form::{Digest, Form, Record};
-use crate::names::{CLUSTER_UID_LABEL, FIELD_MANAGER, FINALIZER, FORM_ANNOTATION, MEMBER_ID_LABEL, Names};
+use crate::names::{CLUSTER_UID_LABEL, FIELD_MANAGER, FINALIZER, MEMBER_ID_LABEL, Names};
 use crate::observed::Ordinal;
 use crate::order::BootstrapOrder;
 
@@ -35,16 +35,23 @@ impl Target<'_> {
     fn form(&self, digest: &Digest) -> Option<Form> {
         let wanted = self.desired.map(|desired| &desired.intent.form).filter(|form| form.digest() == *digest);
         let recorded = self.record.filter(|record| record.digest == *digest).map(|record| &record.form);
-        let there = || Form::read(&self.set?.spec.as_ref()?.template);
+        let there = || {
+            let template = &self.set?.spec.as_ref()?.template;
+            let form = Form::read(template)?;
+            let has_it = self.mark().unwrap_or_else(|| form.digest()) == *digest;
+            has_it.then_some(form)
+        };
         wanted.or(recorded).cloned().or_else(there)
+    }
+
+    /// Of the template of the StatefulSet.
+    fn mark(&self) -> Option<Digest> {
+        Digest::on(self.set?.spec.as_ref()?.template.metadata.as_ref()?)
     }
 
     /// Pods without a digest have the form of the first record. What an earlier operator did not roll out waits.
     fn record_of(&self, digest: &Digest) -> Option<Record> {
-        let marked = |set: &StatefulSet| {
-            set.spec.as_ref()?.template.metadata.as_ref()?.annotations.as_ref()?.get(FORM_ANNOTATION).cloned()
-        };
-        let of_unmarked_pods = self.record.is_none() && self.set.is_some_and(|set| marked(set).is_none());
+        let of_unmarked_pods = self.record.is_none() && self.set.is_some() && self.mark().is_none();
         let differs = self.desired.is_some_and(|desired| desired.intent.form.digest() != *digest);
         let held_generation = self.cluster.metadata.generation.filter(|_| of_unmarked_pods && differs);
         Some(Record { digest: digest.clone(), form: self.form(digest)?, of_unmarked_pods, held_generation })

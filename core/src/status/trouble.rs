@@ -10,7 +10,7 @@ pub enum Trouble {
     /// etcd rejects it for now, for this reason: it wants its voters to have been connected for some seconds before one
     /// is added, and a learner to have caught up before it votes. All is well.
     EtcdNotYet(String),
-    /// The disruption budget allows no eviction for now, in the words of the API server: another pod is away.
+    /// The disruption budget allows no eviction for now, in the words of the API server: another pod is down.
     EvictionNotYet(String),
     /// This object of a previous cluster of the same name has to be deleted first. Kubernetes collects it in its own
     /// time.

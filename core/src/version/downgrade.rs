@@ -35,16 +35,21 @@ pub enum Next {
     Unknown,
 }
 
+/// The minor version to which the cluster is on its way back.
+pub fn enabled<'a>(mut answers: impl Iterator<Item = &'a Answer>) -> Option<Version> {
+    answers.find_map(|answer| match answer.downgrade {
+        Downgrade::Enabled(target) => Some(target.minor()),
+        Downgrade::Disabled | Downgrade::Unreported => None,
+    })
+}
+
 /// The answers of all members. Whether the wanted version can be reached at all is for `path::judge` to say.
 pub fn next<'a>(answers: impl IntoIterator<Item = &'a Answer>, wanted: Version) -> Next {
     let answers: Vec<_> = answers.into_iter().collect();
     let minors: Option<Vec<_>> = answers.iter().map(|answer| Some(answer.version?.minor())).collect();
     let Some(minors) = minors.filter(|minors| !minors.is_empty()) else { return Next::Unknown };
     let target = wanted.minor();
-    let enabled = answers.iter().find_map(|answer| match answer.downgrade {
-        Downgrade::Enabled(target) => Some(target.minor()),
-        Downgrade::Disabled | Downgrade::Unreported => None,
-    });
+    let enabled = enabled(answers.iter().copied());
     let newer = || answers.iter().zip(&minors).filter(|(_, minor)| **minor > target);
     let has_format = |format: Version| newer().all(|(answer, _)| answer.storage_version == Some(format));
     match enabled {
@@ -53,7 +58,7 @@ pub fn next<'a>(answers: impl IntoIterator<Item = &'a Answer>, wanted: Version) 
         Some(_) if has_format(target) => Next::Restart,
         Some(_) => Next::Migrate(target),
         // With a member that runs the target or an older version, the version of the cluster cannot be newer, and it
-        // stays where it is as long as that member is listed: an upgrade that is taken back.
+        // stays where it is as long as that member is listed: an upgrade that is reverted.
         None if minors.iter().any(|minor| *minor <= target) => {
             match newer().all(|(answer, _)| answer.storage_version.is_some_and(|storage| storage <= target)) {
                 true => Next::Restart,

@@ -103,7 +103,7 @@ fn slot() -> impl Strategy<Value = Slot> {
 const OLD: &str = "A";
 const NEW: &str = "B";
 
-/// Mostly one of two, and sometimes none that can be told.
+/// Mostly one of two, and sometimes unknown.
 fn form() -> impl Strategy<Value = Option<Digest>> {
     let digest = |name: &str| Some(Digest(name.into()));
     prop_oneof![10 => Just(digest(OLD)), 10 => Just(digest(NEW)), 1 => Just(digest("C")), 1 => Just(None)]

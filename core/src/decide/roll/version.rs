@@ -4,7 +4,7 @@ use super::{Next, Roll};
 use crate::assess::Quorum;
 use crate::observed::{Answer, Members};
 use crate::plan::{Action, Refusal, WaitingOn};
-use crate::version::downgrade::{self, Downgrade};
+use crate::version::downgrade;
 use crate::version::path::{self, Verdict};
 
 impl Roll<'_> {
@@ -56,7 +56,7 @@ impl Roll<'_> {
     /// A downgrade to another version than the wanted one is not wanted any more.
     pub(super) fn leftover_downgrade(&self) -> Option<Next> {
         let members = self.facts.listed()?;
-        let to = enabled_downgrade(self.answers(members))?;
+        let to = downgrade::enabled(self.answers(members))?;
         (to != self.wanted.version.minor())
             .then_some(Next::Act(Action::CancelDowngrade { cluster: members.cluster }))
     }
@@ -64,12 +64,4 @@ impl Roll<'_> {
     fn answers<'b>(&'b self, members: &'b Members) -> impl Iterator<Item = &'b Answer> {
         members.list.keys().filter_map(|id| self.facts.answer_of(*id))
     }
-}
-
-/// The minor version to which the cluster is on its way back.
-pub fn enabled_downgrade<'a>(answers: impl Iterator<Item = &'a Answer>) -> Option<crate::version::Version> {
-    answers.into_iter().find_map(|answer| match answer.downgrade {
-        Downgrade::Enabled(to) => Some(to.minor()),
-        Downgrade::Disabled | Downgrade::Unreported => None,
-    })
 }

@@ -54,7 +54,7 @@ fn a_member_goes_back_only_with_data_that_the_older_version_reads() {
         ("3.6.16/3.6.0/3.6.0", "3.5.35", Next::Cancel),
         // Finished, and etcd has not ended it yet.
         ("3.6.16/3.6.0/3.6.0", "3.6.16", Next::Restart),
-        // An upgrade that is taken back.
+        // An upgrade that is reverted.
         ("3.5.35 3.6.16/3.5.0", "3.5.35", Next::Restart),
         ("3.5.35 3.6.16/3.6.0", "3.5.35", Next::Migrate(to_3_5)),
         ("3.5.35 3.6.16/?", "3.5.35", Next::Migrate(to_3_5)),

@@ -24,7 +24,7 @@ pub async fn operator_killed(context: &Context) -> Result<()> {
     operator.start().await
 }
 
-/// The budget lets one pod end at a time, whoever asks. Volumes stay on their nodes, so the drained member waits for its own.
+/// The budget lets one pod end at a time. Volumes stay on their nodes, so the drained member waits for its own.
 /// The length of gaps is not judged: while DNS returns previous addresses, two members that restarted one after the other do
 /// not reach each other, and a drain that then ends the third leaves no quorum. No budget knows of that.
 pub async fn node_drained(context: &Context) -> Result<()> {
