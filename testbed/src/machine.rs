@@ -36,8 +36,8 @@ const DIRECTORIES: &[&str] = &[
 #[derive(Serialize, Deserialize)]
 struct Before {
     sysctls: BTreeMap<String, String>,
-    /// How mounts below `/` propagate.
-    propagation: String,
+    /// The mount that holds our directory, if it was private.
+    private: Option<PathBuf>,
     /// Those of [`DIRECTORIES`] that were not there.
     absent: Vec<PathBuf>,
 }
@@ -49,14 +49,16 @@ fn record(layout: &Layout) -> PathBuf {
 /// Remembers the machine as it is, then prepares it.
 pub async fn prepare(layout: &Layout) -> Result<()> {
     let sysctls = SYSCTLS.iter().filter_map(|&key| Some((key.to_owned(), read_sysctl(key)?))).collect();
-    let propagation = run(&["findmnt", "-no", "PROPAGATION", "/"]).await?.trim().to_owned();
+    let mount = mount_of(layout.dir()).await?;
+    let private = mount.is_private.then(|| mount.point.clone());
     let absent = DIRECTORIES.iter().map(PathBuf::from).filter(|path| !path.exists()).collect();
-    let before = Before { sysctls, propagation, absent };
+    let before = Before { sysctls, private, absent };
     std::fs::write(record(layout), serde_json::to_vec_pretty(&before)?)
         .context("cannot save the state of the machine")?;
 
-    // Volumes that the kubelet mounts must appear inside containers.
-    run(&["mount", "--make-rshared", "/"]).await?;
+    // Volumes that the kubelet mounts must appear inside containers. What is mounted below a shared mount is shared, too, so
+    // the mounts of others stay as they are.
+    run(&["mount", "--make-shared", &mount.point.display().to_string()]).await?;
     write_sysctl("net/ipv4/ip_forward", "1")?;
     if read_sysctl("net/bridge/bridge-nf-call-iptables").is_some() {
         write_sysctl("net/bridge/bridge-nf-call-iptables", "1")?;
@@ -82,10 +84,23 @@ pub async fn restore(layout: &Layout) -> Result<()> {
             std::fs::remove_dir_all(path).with_context(|| format!("cannot remove {}", path.display()))?;
         }
     }
-    if before.propagation.contains("private") {
-        run(&["mount", "--make-private", "/"]).await?;
+    if let Some(point) = &before.private {
+        run(&["mount", "--make-private", &point.display().to_string()]).await?;
     }
     Ok(())
+}
+
+struct Mount {
+    point: PathBuf,
+    is_private: bool,
+}
+
+async fn mount_of(path: &Path) -> Result<Mount> {
+    let path = path.display().to_string();
+    let found = run(&["findmnt", "-nr", "-o", "PROPAGATION,TARGET", "--target", &path]).await?;
+    let (propagation, point) =
+        found.trim().split_once(' ').with_context(|| format!("findmnt does not know the mount of {path}"))?;
+    Ok(Mount { point: PathBuf::from(point), is_private: propagation.contains("private") })
 }
 
 /// `ip netns add` makes this directory a mount point. Another's namespaces in it are left alone.
