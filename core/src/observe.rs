@@ -3,6 +3,7 @@
 
 mod container;
 mod etcd;
+mod nodes;
 mod rejections;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +12,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{ConfigMap, Event, PersistentVolumeClaim, Pod, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Node, PersistentVolumeClaim, Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::{Resource, ResourceExt};
 
@@ -20,8 +21,8 @@ use crate::decide::{Goal, OnStop};
 use crate::form::{Digest, Form, Record};
 use crate::names::{CLUSTER_UID_LABEL, FINALIZER, MEMBER_ID_LABEL, Names};
 use crate::observed::{
-    self, Claim, Cluster, ClusterId, FormRecord, Formed, MemberId, Observed, Order, Ordinal, Owner, Set,
-    Taken, Versions,
+    self, Claim, Cluster, ClusterId, FormRecord, Formed, MemberId, Observed, Order, Ordinal, Owner, Seen,
+    Set, Taken, Unread, Versions,
 };
 use crate::order::{self, BootstrapOrder};
 use crate::request::{Object, Role};
@@ -42,6 +43,8 @@ pub struct Objects {
     pub services: BTreeMap<Role, Arc<Service>>,
     pub budget: Option<Arc<PodDisruptionBudget>>,
     pub taken: BTreeSet<Taken>,
+    /// All that there are; they belong to no cluster.
+    pub nodes: Seen<Vec<Arc<Node>>, Unread>,
 }
 
 pub type Pods = BTreeMap<Ordinal, Arc<Pod>>;
@@ -147,6 +150,7 @@ pub fn observe(
         etcd: etcd(replies),
         versions: versions(objects),
         taken: objects.taken.clone(),
+        nodes: nodes::that_matter(objects),
     };
     memory.note_replies(&objects.pods, replies);
     memory.note_listed(objects.listed.keys(), now);
@@ -187,6 +191,7 @@ fn see_pod(
         form: Digest::on(&pod.metadata).or_else(|| forms.of_unmarked_pods.clone()),
         published: memory.is_found_by_name(&uid, seen.now),
         etcd: container::process(pod, replies.get(&ordinal), ran, seen.now),
+        node: nodes::of_pod(pod).map(str::to_owned),
         uid,
     }
 }

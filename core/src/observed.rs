@@ -1,5 +1,7 @@
 //! The snapshot that decisions are made from. What was not answered is unknown, and unknown is never "no".
 
+mod nodes;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -11,12 +13,13 @@ use crate::member::MemberProgress;
 use crate::request::Object;
 use crate::version::Version;
 use crate::version::downgrade::Downgrade;
+pub use nodes::{Node, Nodes, Unread};
 
 /// Something that was observed: what it is, or why that is not known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Seen<T> {
+pub enum Seen<T, Why = Unanswered> {
     Known(T),
-    Unknown(Unanswered),
+    Unknown(Why),
 }
 
 /// Why nothing is known.
@@ -32,7 +35,7 @@ pub enum Unanswered {
     NoLinearizableRead,
 }
 
-impl<T> Seen<T> {
+impl<T, Why> Seen<T, Why> {
     pub fn known(&self) -> Option<&T> {
         match self {
             Self::Known(value) => Some(value),
@@ -105,6 +108,9 @@ pub struct Observed {
     pub versions: Versions,
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub taken: BTreeSet<Taken>,
+    /// No decision reads it: the status reports how members are spread.
+    #[serde(default)]
+    pub nodes: Seen<Nodes, Unread>,
 }
 
 /// An object that has the name of one of ours and another owner.
@@ -218,6 +224,9 @@ pub struct Pod {
     /// What it was made from; none if that is not known.
     #[serde(default)]
     pub form: Option<Digest>,
+    /// Where it runs; none before it is scheduled.
+    #[serde(default)]
+    pub node: Option<String>,
 }
 
 /// What goes on in a pod's etcd container, as far as is known.
@@ -391,6 +400,7 @@ impl Observed {
             etcd: Etcd { answers: BTreeMap::new(), members, via: None, silent_since: BTreeMap::new() },
             versions: Versions::default(),
             taken: BTreeSet::new(),
+            nodes: Seen::default(),
         }
     }
 

@@ -7,6 +7,7 @@ mod facts;
 mod members;
 mod panicked;
 mod rollout;
+mod spread;
 mod trouble;
 mod view;
 

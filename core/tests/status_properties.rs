@@ -10,7 +10,7 @@ use etcd_operator_core::decide::{Goal, decide};
 use etcd_operator_core::events;
 use etcd_operator_core::form::{Digest, Wanted};
 use etcd_operator_core::names::{Names, condition, event, reason};
-use etcd_operator_core::observed::{FormRecord, Observed, Seen};
+use etcd_operator_core::observed::{FormRecord, Node, Nodes, Observed, Seen, Unread};
 use etcd_operator_core::plan::{Action, Refusal, WaitingOn};
 use etcd_operator_core::status::{Basis, of_cluster};
 use etcd_operator_core::validate::validate;
@@ -68,6 +68,18 @@ fn two_looks() -> impl Strategy<Value = (Look, Look)> {
         later.now = seen.now.saturating_add(SignedDuration::from_secs(seconds)).expect("no calendar units");
         (Look { goal, seen }, Look { goal: later_goal, seen: later })
     })
+}
+
+/// Any nodes, and where the pods run.
+fn placed() -> impl Strategy<Value = (Seen<Nodes, Unread>, Vec<Option<String>>)> {
+    let name = || select(vec!["n1", "n2", "n3", "n4"]).prop_map(String::from);
+    let zone = prop::option::of(select(vec!["a", "b", "c"]).prop_map(String::from));
+    let node = (zone, any::<bool>()).prop_map(|(zone, accepts_members)| Node { zone, accepts_members });
+    let by_name = prop::collection::btree_map(name(), node, 0..4);
+    let known =
+        (by_name, any::<bool>()).prop_map(|(by_name, own_rules)| Seen::Known(Nodes { by_name, own_rules }));
+    let nodes = prop_oneof![4 => known, 1 => Just(Seen::Unknown(Unread::Forbidden))];
+    (nodes, prop::collection::vec(prop::option::weighted(0.9, name()), 13))
 }
 
 #[derive(Clone, Debug)]
@@ -189,6 +201,24 @@ proptest! {
             Some(Phase::Creating | Phase::Scaling | Phase::Upgrading) => prop_assert!(!is(condition::STALLED)),
             None => prop_assert!(false, "every look has a phase"),
         }
+    }
+
+    #[test]
+    fn where_members_run_is_reported_and_changes_nothing_else((first, second) in two_looks(), placed in placed()) {
+        let before = first.after(None);
+        let (nodes, running_on) = placed;
+        let mut elsewhere = second.clone();
+        elsewhere.seen.nodes = nodes;
+        for (pod, node) in elsewhere.seen.pods.values_mut().zip(running_on) {
+            pod.node = node;
+        }
+        prop_assert_eq!(decide(&second.goal, &second.seen), decide(&second.goal, &elsewhere.seen));
+        let mut status = elsewhere.after(Some(before.clone()));
+        status.conditions.retain(|it| it.type_ != condition::MEMBERS_SPREAD);
+        // That only the condition is new is news, too.
+        status.last_update_time = None;
+        let expected = EtcdClusterStatus { last_update_time: None, ..second.after(Some(before)) };
+        prop_assert_eq!(status, expected);
     }
 
     #[test]

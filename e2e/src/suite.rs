@@ -10,6 +10,7 @@ mod lifecycle;
 mod membership_faults;
 mod operator_faults;
 mod rolls;
+mod spread;
 mod testbed;
 mod uninstall;
 mod user_guide;
@@ -38,6 +39,7 @@ pub fn all() -> Vec<Test> {
         lifecycle::tests(&field),
         membership_faults::tests(&field),
         rolls::tests(&field),
+        spread::tests(&field),
         operator_faults::tests(&field),
         uninstall::tests(&field),
         testbed::tests(&field),

@@ -25,6 +25,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::client::watch_config;
 use crate::kind::Kind;
+use crate::nodes::Nodes;
 use crate::telemetry::chain;
 
 /// Which EtcdCluster.
@@ -45,6 +46,7 @@ pub struct Caches {
     pub slices: Store<EndpointSlice>,
     pub services: Store<Service>,
     pub budgets: Store<PodDisruptionBudget>,
+    pub nodes: Nodes,
 }
 
 /// Who is told that something of a cluster has changed. Nobody, while another operator leads.
@@ -75,6 +77,8 @@ impl Caches {
     pub fn fill(client: &Client, wake: &Wakes) -> (Self, Filling) {
         let mut watches: Vec<BoxFuture<'static, ()>> = Vec::new();
         let ours = || watch_config().labels(CLUSTER_LABEL);
+        let (nodes, filling) = Nodes::fill(client);
+        watches.push(filling);
         let caches = Self {
             clusters: watch(client, watch_config(), wake, key_of_cluster, &mut watches),
             orders: watch(client, ours(), wake, key_by_label, &mut watches),
@@ -84,11 +88,12 @@ impl Caches {
             slices: watch(client, ours(), wake, key_by_label, &mut watches),
             services: watch(client, ours(), wake, key_by_label, &mut watches),
             budgets: watch(client, ours(), wake, key_by_label, &mut watches),
+            nodes,
         };
         (caches, futures::future::join_all(watches).map(drop).boxed())
     }
 
-    /// Completes when everything has been listed once.
+    /// Completes when everything has been listed once, as far as we have the right to.
     pub async fn filled(&self) -> Result<(), WriterDropped> {
         self.clusters.wait_until_ready().await?;
         self.orders.wait_until_ready().await?;
@@ -97,7 +102,9 @@ impl Caches {
         self.claims.wait_until_ready().await?;
         self.slices.wait_until_ready().await?;
         self.services.wait_until_ready().await?;
-        self.budgets.wait_until_ready().await
+        self.budgets.wait_until_ready().await?;
+        self.nodes.answered().await;
+        Ok(())
     }
 }
 
@@ -115,11 +122,11 @@ fn key_by_label<K: Resource>(object: &K) -> Option<Key> {
 const FIRST_RETRY: Duration = Duration::from_millis(250);
 const LONGEST_RETRY: Duration = Duration::from_secs(4);
 /// How long a watch has to hold before it counts as mended.
-const MENDED_AFTER: Duration = Duration::from_secs(10);
+pub const MENDED_AFTER: Duration = Duration::from_secs(10);
 
 /// Twice as long each time.
 #[derive(Default)]
-struct Reopen {
+pub struct Reopen {
     failures: u32,
 }
 
@@ -140,7 +147,7 @@ impl Backoff for Reopen {
 }
 
 /// Why a watch broke, unless it was away for so long that it only has to begin with a list again.
-fn trouble_with(error: &watcher::Error) -> Option<String> {
+pub fn trouble_with(error: &watcher::Error) -> Option<String> {
     let lists_again = matches!(error, watcher::Error::WatchError(status) if status.code == 410);
     (!lists_again).then(|| chain(error).to_string())
 }

@@ -14,6 +14,7 @@ pub mod http;
 mod kind;
 mod later;
 pub mod lease;
+pub mod nodes;
 pub mod place;
 pub mod reach;
 pub mod supervisor;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use etcd_operator_core::decide::Goal;
 use etcd_operator_core::observe::{Reply, etcd};
 use etcd_operator_core::observed::{
-    Claim, Cluster, Etcd, FormRecord, Formed, Observed, Order, Pod, Set, Versions,
+    Claim, Cluster, Etcd, FormRecord, Formed, Observed, Order, Pod, Seen, Set, Versions,
 };
 use etcd_operator_core::request::Object;
 use etcd_operator_core::round::Memory;
@@ -68,6 +68,7 @@ pub fn observe(
         claims: objects.claims.iter().map(|(&ordinal, claim)| (ordinal, see_claim(claim))).collect(),
         etcd: ask(world, objects, ago, sight),
         taken: BTreeSet::new(),
+        nodes: Seen::default(),
         versions: Versions {
             cluster: version(Object::Cluster),
             order: version(Object::Order),
@@ -87,6 +88,7 @@ fn see_pod(pod: &crate::kube::Pod) -> Pod {
         published: pod.published,
         etcd: pod.reported.clone(),
         form: Some(pod.template.form.digest()),
+        node: None,
     }
 }
 

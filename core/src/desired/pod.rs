@@ -10,6 +10,9 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
+use serde_json::json;
+
+use super::contained::contained;
 use super::rendering::marked;
 use super::{Desired, probes};
 use crate::agent::{environment, path};
@@ -18,6 +21,8 @@ use crate::etcd_config::{CLIENT_PORT, METRICS_PORT, MemberConfig, PEER_PORT};
 use crate::form::{Form, adopts};
 use crate::names::{DATA_VOLUME, FORM_ANNOTATION};
 
+/// On nodes: the zone that they are in.
+pub const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
 /// The user of distroless images. Any will do; the volume belongs to its group.
 const USER: i64 = 65532;
 /// SIGTERM makes etcd hand its leadership over and say good-bye to clients, which takes up to 15 s.
@@ -169,8 +174,9 @@ pub fn stay_on_lost_nodes() -> [Toleration; 2] {
     })
 }
 
-/// Over nodes and zones as far as there are any; a wish, so that small clusters are not stopped by it.
-pub fn default_spreading(members: &BTreeMap<String, String>) -> Vec<TopologySpreadConstraint> {
+/// Over nodes and zones as far as there are any; a wish, so that small clusters are not stopped by it. All members count,
+/// also those of another form: a member that restarts in a rollout keeps away from the others.
+fn default_spreading(members: &BTreeMap<String, String>) -> Vec<TopologySpreadConstraint> {
     let over = |key: &str| TopologySpreadConstraint {
         max_skew: 1,
         topology_key: key.into(),
@@ -178,7 +184,13 @@ pub fn default_spreading(members: &BTreeMap<String, String>) -> Vec<TopologySpre
         label_selector: Some(LabelSelector { match_labels: Some(members.clone()), match_expressions: None }),
         ..TopologySpreadConstraint::default()
     };
-    vec![over("topology.kubernetes.io/zone"), over("kubernetes.io/hostname")]
+    vec![over(ZONE_LABEL), over("kubernetes.io/hostname")]
+}
+
+/// Whether users left it to us, as the API server keeps it.
+pub fn is_default_spreading(spreading: &[TopologySpreadConstraint]) -> bool {
+    let members = spreading.first().and_then(|it| it.label_selector.as_ref()?.match_labels.as_ref());
+    members.is_some_and(|members| contained(&json!(default_spreading(members)), &json!(spreading)))
 }
 
 /// What Pod Security calls restricted. Users who bring their own context choose user and groups, or leave them to

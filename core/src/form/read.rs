@@ -3,12 +3,10 @@
 
 use k8s_openapi::api::core::v1::{Container, PodSecurityContext, PodTemplateSpec};
 
-use serde_json::json;
-
 use super::Form;
 use crate::agent::environment;
 use crate::api::PodTemplate;
-use crate::desired::{ETCD, SIDECAR, contained, default_spreading, pod_security, stay_on_lost_nodes};
+use crate::desired::{ETCD, SIDECAR, is_default_spreading, pod_security, stay_on_lost_nodes};
 use crate::etcd_config::MemberConfig;
 use crate::version::Version;
 
@@ -23,14 +21,15 @@ impl Form {
         let tolerations =
             spec.tolerations.iter().flatten().filter(|it| !ours.contains(it)).cloned().collect();
         let spreading = spec.topology_spread_constraints.clone().unwrap_or_default();
-        let default = spreading.first().and_then(|it| it.label_selector.as_ref()?.match_labels.clone());
-        let is_default = default
-            .is_some_and(|selector| contained(&json!(default_spreading(&selector)), &json!(spreading)));
         let pod = PodTemplate {
             node_selector: spec.node_selector.clone().unwrap_or_default(),
             tolerations,
             affinity: spec.affinity.clone(),
-            topology_spread_constraints: if is_default { Vec::new() } else { spreading },
+            topology_spread_constraints: if is_default_spreading(&spreading) {
+                Vec::new()
+            } else {
+                spreading
+            },
             priority_class_name: spec.priority_class_name.clone(),
             image_pull_secrets: spec.image_pull_secrets.clone().unwrap_or_default(),
             security_context: spec.security_context.clone().and_then(own),

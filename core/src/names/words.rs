@@ -34,6 +34,9 @@ pub mod condition {
         SPEC_WARNING = "SpecWarning";
         /// True while the PodDisruptionBudget blocks every eviction, so that drains never finish; absent otherwise.
         DRAINS_BLOCKED = "DrainsBlocked";
+        /// Whether members are spread over zones and nodes as well as possible; Unknown without the right to read nodes;
+        /// absent with fewer than two members.
+        MEMBERS_SPREAD = "MembersSpread";
     }
 }
 
@@ -130,6 +133,15 @@ pub mod reason {
         NO_EFFECT = "NoEffect";
         EVEN_SIZE = "EvenSize";
         NO_SPARE_MEMBER = "NoSpareMember";
+
+        // How members are spread over failure domains.
+        SPREAD_EVENLY = "SpreadEvenly";
+        /// The spread is the best possible, and the failure of one zone or node still costs the quorum.
+        TOO_FEW_DOMAINS = "TooFewFailureDomains";
+        SHARED_DOMAIN = "SharedFailureDomain";
+        NODES_NOT_READABLE = "NodesNotReadable";
+        NOT_ALL_SCHEDULED = "NotAllScheduled";
+        CUSTOM_PLACEMENT = "CustomPlacement";
     }
 }
 

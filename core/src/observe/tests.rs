@@ -36,6 +36,7 @@ fn objects(states: &[Value]) -> Objects {
         services: BTreeMap::new(),
         budget: None,
         taken: BTreeSet::new(),
+        nodes: Seen::default(),
     }
 }
 

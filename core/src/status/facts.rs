@@ -30,6 +30,7 @@ pub(super) fn of(view: &View<'_>, cluster: &EtcdCluster) -> Vec<Fact> {
         facts.extend(noticed(notices(cluster, intent)));
         facts.extend(drains_blocked(view, intent));
     }
+    facts.extend(members_spread(view));
     facts
 }
 
@@ -43,7 +44,7 @@ fn fact(type_: &'static str, value: Value, reason: &'static str, message: impl I
     Fact { type_, value, reason, message: message.into() }
 }
 
-type Finding = (Value, &'static str, String);
+pub(super) type Finding = (Value, &'static str, String);
 
 fn ready(view: &View<'_>) -> Fact {
     let (serving, size) = (view.ready(), view.size());
@@ -229,6 +230,11 @@ fn not_going_on(view: &View<'_>) -> Fact {
 fn rollout_stalled(view: &View<'_>) -> Option<Fact> {
     let (value, reason, message) = view.rollout()?.stalled();
     Some(fact(condition::ROLLOUT_STALLED, value, reason, message))
+}
+
+fn members_spread(view: &View<'_>) -> Option<Fact> {
+    let (value, reason, message) = view.spread()?;
+    Some(fact(condition::MEMBERS_SPREAD, value, reason, message))
 }
 
 fn quorum_lost(view: &View<'_>) -> Fact {

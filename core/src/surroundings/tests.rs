@@ -74,6 +74,7 @@ fn left_by(intent: &Intent, agent_image: &str) -> Objects {
         services: services.map(|(role, it)| (role, read(stored(json!(it), "service-uid")))).collect(),
         budget: desired.disruption_budget(1).map(|it| read(stored(json!(it), "budget-uid"))),
         taken: BTreeSet::new(),
+        nodes: Seen::default(),
     }
 }
 

@@ -286,7 +286,8 @@ fn fill(seen: &mut Observed, ordinal: usize, slot: &Slot) {
     let ordinal = Ordinal(ordinal as u8);
     let Slot { pod, claim, member, index, hash, alarmed, version, cluster } = slot.clone();
     if let Some((etcd, terminating, published, form)) = pod {
-        seen.pods.insert(ordinal, Pod { uid: format!("pod-{ordinal}"), terminating, published, etcd, form });
+        let uid = format!("pod-{ordinal}");
+        seen.pods.insert(ordinal, Pod { uid, terminating, published, etcd, form, node: None });
     }
     if let Some((label, terminating, bound, owner)) = claim {
         let member = match label {

@@ -9,7 +9,7 @@ use etcd_operator_core::member::MemberProgress;
 use etcd_operator_core::names::{ANNOTATION_OF, Names};
 use etcd_operator_core::observed::{
     Alarm, Answer, Blocked, Claim, Cluster, ClusterId, Exit, FormRecord, Formed, Member, MemberId, Members,
-    Observed, Order, Ordinal, Pod, Process, Seen, Set, Unanswered,
+    Node, Nodes, Observed, Order, Ordinal, Pod, Process, Seen, Set, Unanswered, Unread,
 };
 use etcd_operator_core::snapshot::Snapshot;
 use etcd_operator_core::version::Version;
@@ -89,6 +89,8 @@ fn understand(words: &[&str], goal: &mut Goal, seen: &mut Observed) -> Result<()
         ("member" | "members", [which, rest @ ..]) => {
             range(which, 16)?.try_for_each(|id| read_member(MemberId(id), rest, seen))
         }
+        ("node", [name, rest @ ..]) => read_node(name, rest, seen),
+        ("nodes", [word]) => read_nodes(word, seen),
         ("leader", [who]) => read_leader(who, seen),
         ("etcd", ["unknown"]) => {
             seen.etcd.members = Seen::Unknown(Unanswered::NoLinearizableRead);
@@ -230,6 +232,7 @@ fn read_pod(ordinal: Ordinal, words: &[&str], seen: &mut Observed) -> Result<()>
         published: true,
         etcd: Process::Waiting,
         form: None,
+        node: None,
     });
     for word in words {
         match *word {
@@ -249,12 +252,53 @@ fn read_pod(ordinal: Ordinal, words: &[&str], seen: &mut Observed) -> Result<()>
             "failing" => pod.etcd = Process::Failing(Exit { code: 2, message: String::new() }),
             "terminating" => pod.terminating = true,
             "unpublished" => pod.published = false,
+            "no-node" => pod.node = None,
             form if form.starts_with("form=") => pod.form = Some(wanted(form)?.form),
-            _ => return Err(format!("{word} is not understood")),
+            _ => match word.split_once('=') {
+                Some(("node", node)) => pod.node = Some(node.into()),
+                _ => return Err(format!("{word} is not understood")),
+            },
         }
     }
     seen.pods.insert(ordinal, pod);
     Ok(())
+}
+
+fn read_node(name: &str, words: &[&str], seen: &mut Observed) -> Result<()> {
+    let nodes = nodes(seen);
+    let mut node = nodes.by_name.remove(name).unwrap_or(Node { zone: None, accepts_members: true });
+    for word in words {
+        match word.split_once('=').unwrap_or((word, "")) {
+            ("gone", "") => return Ok(()),
+            ("zone", zone) => node.zone = Some(zone.into()),
+            ("closed", "") => node.accepts_members = false,
+            ("open", "") => node.accepts_members = true,
+            _ => return Err(format!("{word} is not understood")),
+        }
+    }
+    nodes.by_name.insert(name.into(), node);
+    Ok(())
+}
+
+fn read_nodes(word: &str, seen: &mut Observed) -> Result<()> {
+    match word {
+        "forbidden" => seen.nodes = Seen::Unknown(Unread::Forbidden),
+        "failing" => seen.nodes = Seen::Unknown(Unread::Failed("connection refused".into())),
+        "own-rules" => nodes(seen).own_rules = true,
+        _ => return Err("not understood".into()),
+    }
+    Ok(())
+}
+
+/// The nodes, known from now on.
+fn nodes(seen: &mut Observed) -> &mut Nodes {
+    if let Seen::Unknown(_) = seen.nodes {
+        seen.nodes = Seen::Known(Nodes::default());
+    }
+    match &mut seen.nodes {
+        Seen::Known(nodes) => nodes,
+        Seen::Unknown(_) => unreachable!("made known above"),
+    }
 }
 
 fn read_claim(ordinal: Ordinal, words: &[&str], seen: &mut Observed) -> Result<()> {

@@ -46,6 +46,7 @@ pub fn cached(caches: &Caches, cluster: Arc<EtcdCluster>, names: &Names) -> Obje
         budget: ours(Object::Budget, get(&caches.budgets, names, Object::Budget), &cluster, &mut taken),
         taken,
         cluster,
+        nodes: caches.nodes.read(),
     }
 }
 
@@ -100,6 +101,7 @@ pub async fn live(
         budget: ours(Object::Budget, budget, &cluster, &mut taken),
         taken,
         cluster,
+        nodes: known.nodes,
     }))
 }
 

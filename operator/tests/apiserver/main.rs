@@ -18,6 +18,7 @@ mod definitions;
 mod lease;
 mod lifecycle;
 mod manifests;
+mod nodes;
 mod objects;
 mod operated;
 mod panics;
@@ -66,6 +67,8 @@ fn trials() -> Vec<Trial> {
             crds_and_operator_together_are_everything
             removing_the_operator_changes_no_cluster
             the_operators_namespace_accepts_no_cluster;
+        nodes:
+            nodes_are_read_as_soon_as_that_is_allowed;
         objects:
             a_namespace_that_is_restricted_takes_everything_that_makes_up_a_cluster;
         panics:

@@ -40,6 +40,7 @@ fn objects(metadata: &Value) -> Objects {
         services: BTreeMap::new(),
         budget: None,
         taken: BTreeSet::new(),
+        nodes: Seen::default(),
     }
 }
 
