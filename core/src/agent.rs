@@ -4,9 +4,11 @@
 use std::net::IpAddr;
 
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Serialize};
 
 use crate::member::PeerAddress;
+use crate::names::AGENT_ANNOTATION;
 use crate::observed::Process;
 use crate::start::{Answer, Reply, Waiting};
 
@@ -23,6 +25,19 @@ impl Protocol {
     /// The first version did not write its number.
     pub(crate) fn first() -> Self {
         Self(1)
+    }
+
+    /// The oldest agent that this operator can work with. A member with an older one is restarted, which every user of
+    /// one or two members has to agree to: so it stays as low as possible.
+    pub(crate) fn lowest() -> Self {
+        Self::first()
+    }
+
+    /// Of the agent in a pod, or in the pods that a template describes. When etcd runs, its agent is gone and cannot be
+    /// asked.
+    pub fn on(metadata: &ObjectMeta) -> Self {
+        let written = metadata.annotations.as_ref().and_then(|it| it.get(AGENT_ANNOTATION));
+        written.and_then(|number| number.parse().ok()).map_or_else(Self::first, Self)
     }
 }
 
@@ -181,6 +196,26 @@ mod tests {
             message: waiting.to_string(),
             waiting: Reason::Known(waiting),
             since: Timestamp::UNIX_EPOCH,
+        }
+    }
+
+    /// An upgrade of the operator restarts nothing. Whoever raises this has a reason that is worth the restart of every
+    /// member.
+    #[test]
+    fn no_agent_is_too_old() {
+        assert_eq!(Protocol::lowest(), Protocol::first());
+        assert!(Protocol::lowest() <= Protocol::CURRENT);
+    }
+
+    #[test]
+    fn the_protocol_of_an_agent_is_read_from_its_pod() {
+        let pod = |value: &str| ObjectMeta {
+            annotations: Some([(AGENT_ANNOTATION.to_owned(), value.to_owned())].into()),
+            ..ObjectMeta::default()
+        };
+        assert_eq!(Protocol::on(&pod("7")), Protocol(7));
+        for unmarked in [ObjectMeta::default(), pod("new")] {
+            assert_eq!(Protocol::on(&unmarked), Protocol::first());
         }
     }
 

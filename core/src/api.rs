@@ -10,6 +10,9 @@ pub use cluster::{
 };
 pub use cluster_status::{EtcdClusterStatus, Health, MemberStatus, Phase, Requests, RestartRequest, Role};
 pub use definition::{KUBERNETES_TYPES, definitions};
+pub use maintenance::{
+    MAX_MINUTES, MAX_SCHEDULE_LENGTH, MAX_TIME_ZONE_LENGTH, MAX_WINDOWS, Maintenance, MaintenanceWindow,
+};
 pub use options::{AutoCompactionMode, Options};
 pub use pod_template::PodTemplate;
 pub use quantity::Quantity;
@@ -21,6 +24,7 @@ mod backup;
 mod cluster;
 mod cluster_status;
 mod definition;
+mod maintenance;
 mod options;
 mod pod_template;
 mod quantity;

@@ -14,6 +14,7 @@ mod stop;
 
 use serde::{Deserialize, Serialize};
 
+use crate::agent::Protocol;
 pub use crate::api::DeletePolicy as OnDelete;
 use crate::api::{DisruptionBudget, EtcdClusterSpec};
 use crate::asked::Asked;
@@ -23,7 +24,9 @@ use crate::intent::Intent;
 pub use crate::intent::OnStop;
 use crate::observed::{Claim, Members, Observed, Ordinal, Unanswered};
 use crate::plan::{Action, Plan, Refusal, WaitingOn};
+use crate::schedule::Window;
 pub use delete::grace_seconds;
+pub use roll::Reason;
 pub(crate) use roll::Roll;
 
 /// What is wanted of members and volumes.
@@ -45,6 +48,12 @@ pub struct Goal {
     pub supervised: bool,
     #[serde(default)]
     pub asked: Asked,
+    /// When members may be restarted for reasons of the operator, where that stops writes.
+    #[serde(default)]
+    pub windows: Vec<Window>,
+    /// The oldest agent that the operator can work with.
+    #[serde(default = "Protocol::lowest")]
+    pub lowest_agent: Protocol,
 }
 
 impl From<&Intent> for Goal {
@@ -59,6 +68,8 @@ impl From<&Intent> for Goal {
             disruption_budget: intent.disruption_budget,
             supervised: intent.supervised,
             asked: intent.asked.clone(),
+            windows: intent.windows.clone(),
+            lowest_agent: Protocol::lowest(),
         }
     }
 }
@@ -76,6 +87,8 @@ impl Goal {
             disruption_budget: true,
             supervised: false,
             asked: Asked::default(),
+            windows: Vec::new(),
+            lowest_agent: Protocol::lowest(),
         }
     }
 
@@ -92,6 +105,8 @@ impl Goal {
             disruption_budget: spec.pod_disruption_budget == DisruptionBudget::Enabled,
             supervised: false,
             asked: Asked::default(),
+            windows: Vec::new(),
+            lowest_agent: Protocol::lowest(),
         }
     }
 }

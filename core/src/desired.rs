@@ -29,7 +29,7 @@ use crate::quorum::quorum;
 pub use contained::contained;
 pub use difference::not_applied;
 pub(crate) use pod::{ETCD, SIDECAR, ZONE_LABEL, is_default_spreading, pod_security, stay_on_lost_nodes};
-pub use rendering::other_agents;
+pub use rendering::{PodAgent, agents};
 pub use services::services;
 
 /// What the objects of one cluster have in common.

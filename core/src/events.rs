@@ -1,11 +1,10 @@
 //! What happened, in the words of users: one event for each step, and one for each change of the status.
 
-use std::collections::BTreeSet;
-
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use crate::api::{EtcdClusterStatus, Phase};
 use crate::assess::{Quorum, assess};
+use crate::decide::{Goal, Reason};
 use crate::names::{Names, condition, event, reason};
 use crate::observed::{Observed, Ordinal};
 use crate::plan::{Action, Terms};
@@ -42,9 +41,9 @@ fn shortened(note: String) -> String {
     format!("{} ...", &note[..end])
 }
 
-/// The event of an action that was carried out. The snapshot is that from which it was decided. Bookkeeping has no
+/// The event of an action that was carried out. Goal and snapshot are those from which it was decided. Bookkeeping has no
 /// event.
-pub fn of_action(action: &Action, names: &Names, seen: &Observed) -> Option<Event> {
+pub fn of_action(action: &Action, goal: &Goal, names: &Names, seen: &Observed) -> Option<Event> {
     let terms = Terms::Names { names, seen };
     Some(match action {
         Action::AddFinalizer | Action::LabelClaim { .. } | Action::SetTemplate { .. } | Action::Accept(_) => {
@@ -108,7 +107,7 @@ pub fn of_action(action: &Action, names: &Names, seen: &Observed) -> Option<Even
                     let note = format!("deleted pod {pod}, to recreate it with an empty volume");
                     Event::normal(event::POD_DELETED, "ReplaceMember", note)
                 }
-                false => restarted(*ordinal, names, seen),
+                false => restarted(*ordinal, goal, names, seen),
             }
         }
         Action::EnableDowngrade { to, cluster: _ } => {
@@ -118,7 +117,7 @@ pub fn of_action(action: &Action, names: &Names, seen: &Observed) -> Option<Even
         Action::CancelDowngrade { cluster: _ } => {
             Event::normal(event::DOWNGRADE_CANCELLED, "RollOut", "downgrade cancelled")
         }
-        Action::EvictPod { ordinal, uid: _ } => restarted(*ordinal, names, seen),
+        Action::EvictPod { ordinal, uid: _ } => restarted(*ordinal, goal, names, seen),
         Action::DeleteSet { uid: _ } => Event::normal(event::PODS_REMOVED, "Delete", "deleting all pods"),
         Action::AddLearner { ordinal, cluster: _ } => Event::normal(
             event::MEMBER_ADDED,
@@ -140,17 +139,11 @@ pub fn of_action(action: &Action, names: &Names, seen: &Observed) -> Option<Even
     })
 }
 
-fn restarted(ordinal: Ordinal, names: &Names, seen: &Observed) -> Event {
+fn restarted(ordinal: Ordinal, goal: &Goal, names: &Names, seen: &Observed) -> Event {
     let cost = if assess(seen).restart_stops_writes(ordinal) { ": writes stop until it returns" } else { "" };
-    let asked = |(_, pods): &(String, BTreeSet<String>)| {
-        seen.pods.get(&ordinal).is_some_and(|pod| pods.contains(&pod.uid))
-    };
-    let why = if seen.cluster.restart.as_ref().is_some_and(asked) {
-        "as requested"
-    } else {
-        "with the changed spec"
-    };
-    let note = format!("restarting {} {why}{cost}", names.pod(ordinal));
+    let reason = seen.pods.get(&ordinal).and_then(|pod| Reason::of(pod, goal, seen).next());
+    let why = reason.map(|reason| format!(" {}", reason.words())).unwrap_or_default();
+    let note = format!("restarting {}{why}{cost}", names.pod(ordinal));
     Event::normal(event::MEMBER_RESTARTED, "RollOut", note)
 }
 
@@ -290,6 +283,8 @@ impl<'a> Change<'a> {
     fn warnings(&self) -> Vec<Event> {
         let alarm = self.news(condition::AVAILABLE, "False").filter(|it| it.reason == reason::ALARM_ACTIVE);
         let held = self.news(condition::READY, "False").filter(|it| it.reason == reason::NOT_ROLLED_OUT);
+        let consent =
+            self.news(condition::RECONCILING, "False").filter(|it| it.reason == reason::CONSENT_REQUIRED);
         let news = [
             (condition::WRITE_FAILED, "True"),
             (condition::TLS_READY, "False"),
@@ -298,7 +293,7 @@ impl<'a> Change<'a> {
         ]
         .into_iter()
         .filter_map(|(type_, value)| self.news(type_, value));
-        let events = alarm.into_iter().chain(held).chain(news);
+        let events = alarm.into_iter().chain(held).chain(consent).chain(news);
         events.map(|it| Event::new(true, &it.reason, "Check", &it.message)).collect()
     }
 }

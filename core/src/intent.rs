@@ -18,6 +18,7 @@ use crate::etcd_config::{AutoCompaction, MemberOptions};
 use crate::form::Form;
 use crate::names::{ADOPT_ANNOTATION, Names};
 use crate::rules::options::{DEFAULT_ELECTION_MILLISECONDS, DEFAULT_HEARTBEAT_MILLISECONDS};
+use crate::schedule::{Schedule, Window};
 use crate::version::Version;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -40,6 +41,8 @@ pub struct Intent {
     pub disruption_budget: bool,
     /// Whether a rollout waits for approval when the first member has proved itself.
     pub supervised: bool,
+    /// When members may be restarted for reasons of the operator, where that stops writes.
+    pub windows: Vec<Window>,
     pub asked: Asked,
     /// The Service for clients outside, if there should be one.
     pub node_port: Option<NodePort>,
@@ -88,6 +91,7 @@ pub(crate) fn of(cluster: &EtcdCluster) -> Option<Intent> {
         pod_template,
         pod_disruption_budget,
         rollout,
+        maintenance,
         external_access,
         debug_sidecar,
     } = cluster.spec.clone();
@@ -115,6 +119,7 @@ pub(crate) fn of(cluster: &EtcdCluster) -> Option<Intent> {
         pod_annotations,
         disruption_budget: pod_disruption_budget == DisruptionBudget::Enabled,
         supervised: rollout.unwrap_or_default().strategy == RolloutStrategy::Supervised,
+        windows: maintenance.unwrap_or_default().windows.iter().map(window_of).collect::<Option<_>>()?,
         asked: asked(cluster).0,
         node_port: match external_access.and_then(|access| access.node_port) {
             Some(api::NodePort { port: Some(port) }) => Some(NodePort::Fixed(u16::try_from(port).ok()?)),
@@ -129,6 +134,12 @@ pub fn asked(cluster: &EtcdCluster) -> (Asked, Vec<Malformed>) {
     // The domain is no part of the names of pods.
     let annotations = cluster.metadata.annotations.clone().unwrap_or_default();
     Asked::read(&annotations, &Names::of(cluster, ""))
+}
+
+fn window_of(window: &api::MaintenanceWindow) -> Option<Window> {
+    let api::MaintenanceWindow { schedule, time_zone, duration_minutes } = window;
+    let minutes = u16::try_from(*duration_minutes).ok()?;
+    Some(Window { schedule: Schedule::new(schedule, time_zone)?, minutes })
 }
 
 fn storage_of(storage: api::Storage) -> Option<Storage> {

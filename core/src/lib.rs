@@ -31,6 +31,7 @@ pub mod quorum;
 pub mod request;
 pub mod round;
 mod rules;
+pub mod schedule;
 pub mod snapshot;
 pub mod start;
 pub mod status;

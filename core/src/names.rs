@@ -28,6 +28,8 @@ pub const MEMBER_ID_LABEL: &str = "etcd.etcd.io/member-id";
 pub const FORM_ANNOTATION: &str = "etcd.etcd.io/form";
 /// On pods and their template: the digest of the whole template that they were made from.
 pub const RENDERING_ANNOTATION: &str = "etcd.etcd.io/rendering";
+/// On pods and their template: the version of the formats that their agent writes.
+pub const AGENT_ANNOTATION: &str = "etcd.etcd.io/agent-protocol";
 /// On pods and their template: which of their labels and annotations come from the spec.
 pub const CHOSEN_ANNOTATION: &str = "etcd.etcd.io/pod-template-metadata";
 /// The volume of a pod, and the beginning of its claim's name.

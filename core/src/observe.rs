@@ -16,6 +16,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Event, Node, PersistentVolumeClaim, 
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::{Resource, ResourceExt};
 
+use crate::agent::Protocol;
 use crate::api::EtcdCluster;
 use crate::decide::{Goal, OnStop};
 use crate::form::{Digest, Form, Record};
@@ -138,6 +139,7 @@ pub fn observe(
             template: forms.template.clone(),
             unmarked: forms.unmarked,
             followed: is_followed(set),
+            agent: agent(set),
         }),
         record: record.map(|(uid, record)| FormRecord {
             uid,
@@ -189,6 +191,7 @@ fn see_pod(
     observed::Pod {
         terminating: pod.metadata.deletion_timestamp.is_some(),
         form: Digest::on(&pod.metadata).or_else(|| forms.of_unmarked_pods.clone()),
+        agent: Protocol::on(&pod.metadata),
         published: memory.is_found_by_name(&uid, seen.now),
         etcd: container::process(pod, replies.get(&ordinal), ran, seen.now),
         node: nodes::of_pod(pod).map(str::to_owned),
@@ -237,6 +240,12 @@ impl Forms {
 fn is_followed(set: &StatefulSet) -> bool {
     let observed = set.status.as_ref().and_then(|status| status.observed_generation);
     observed.is_some() && observed == set.metadata.generation
+}
+
+/// Of the pods that it creates.
+fn agent(set: &StatefulSet) -> Protocol {
+    let metadata = set.spec.as_ref().and_then(|spec| spec.template.metadata.as_ref());
+    metadata.map_or_else(Protocol::first, Protocol::on)
 }
 
 /// An order that cannot be read is not armed: the agents conclude the same.

@@ -8,6 +8,7 @@ use std::fmt;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::agent::Protocol;
 use crate::form::Digest;
 use crate::member::MemberProgress;
 use crate::request::Object;
@@ -194,13 +195,23 @@ pub struct Set {
     /// Its controller has read the last change of it.
     #[serde(default)]
     pub followed: bool,
+    /// The agent of the pods that it creates.
+    #[serde(default = "Protocol::first")]
+    pub agent: Protocol,
 }
 
 impl Set {
     /// Its controller follows, and nothing is known of forms. Tests begin with it.
     pub fn keeping(replicas: u8, uid: &str) -> Self {
-        let rejected = BTreeMap::new();
-        Self { uid: uid.into(), replicas, rejected, template: None, unmarked: false, followed: true }
+        Self {
+            uid: uid.into(),
+            replicas,
+            rejected: BTreeMap::new(),
+            template: None,
+            unmarked: false,
+            followed: true,
+            agent: Protocol::CURRENT,
+        }
     }
 }
 
@@ -227,6 +238,8 @@ pub struct Pod {
     /// Where it runs; none before it is scheduled.
     #[serde(default)]
     pub node: Option<String>,
+    #[serde(default = "Protocol::first")]
+    pub agent: Protocol,
 }
 
 /// What goes on in a pod's etcd container, as far as is known.

@@ -6,10 +6,12 @@ mod text;
 
 pub use text::Terms;
 
+use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::asked::Accepted;
 use crate::assess::PodState;
+use crate::decide::Reason;
 use crate::form::Digest;
 use crate::observed::{ClusterId, MemberId, Observed, Ordinal, Unanswered};
 use crate::request::Object;
@@ -269,6 +271,13 @@ pub enum WaitingOn {
     Approval {
         form: Digest,
     },
+    /// The operator has a reason of its own to restart these, which stops writes. A user has to agree, or a window has to
+    /// open.
+    Consent {
+        ordinals: Vec<Ordinal>,
+        reason: Reason,
+        opens: Option<Timestamp>,
+    },
     /// The pod that leadership is to move to has to be a voter that serves.
     Successor {
         ordinal: Ordinal,
@@ -279,6 +288,18 @@ pub enum WaitingOn {
         serving: usize,
         needed: usize,
     },
+}
+
+impl WaitingOn {
+    /// Whether only users end it. Nothing is under way until then, and the watch reports what they do.
+    pub fn is_for_users(&self) -> bool {
+        matches!(self, Self::Unpause | Self::Consent { .. })
+    }
+
+    /// When it ends by itself, if that is known.
+    pub fn until(&self) -> Option<Timestamp> {
+        if let Self::Consent { opens, .. } = self { *opens } else { None }
+    }
 }
 
 /// What will not be done until somebody changes something.

@@ -8,6 +8,7 @@
 use crate::api::{EtcdBackupSpec, EtcdClusterSpec, StorageType};
 
 mod cluster;
+mod maintenance;
 pub(crate) mod options;
 pub(crate) mod pods;
 mod storage;
@@ -57,7 +58,7 @@ pub(crate) const CLUSTER_NAME: NameRule = NameRule {
 };
 
 pub(crate) fn of_cluster() -> impl Iterator<Item = &'static Rule<EtcdClusterSpec>> {
-    [cluster::RULES, storage::RULES, options::RULES, pods::RULES].into_iter().flatten()
+    [cluster::RULES, storage::RULES, options::RULES, pods::RULES, maintenance::RULES].into_iter().flatten()
 }
 
 pub(crate) fn of_cluster_changes() -> impl Iterator<Item = &'static ChangeRule<EtcdClusterSpec>> {

@@ -18,8 +18,8 @@ pub struct Snapshot {
 /// The goal, the facts and the plan.
 impl fmt::Display for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Goal { size, paused, on_stop, on_delete, adopts, form, disruption_budget: _, supervised, asked } =
-            &self.goal;
+        let Goal { size, paused, on_stop, on_delete, adopts, form, .. } = &self.goal;
+        let Goal { disruption_budget: _, supervised, asked, windows, lowest_agent: _, .. } = &self.goal;
         write!(f, "goal: size {size}, on stop {on_stop:?}, on delete {on_delete:?}")?;
         f.write_str(if *paused { ", paused" } else { "" })?;
         adopts.iter().try_for_each(|uid| write!(f, ", adopts the volumes of {uid}"))?;
@@ -28,6 +28,7 @@ impl fmt::Display for Snapshot {
         if *asked != Asked::default() {
             write!(f, ", asked for {asked:?}")?;
         }
+        windows.iter().try_for_each(|it| write!(f, ", window {} for {} minutes", it.schedule, it.minutes))?;
         f.write_str(if self.observed.cluster.deleting { ", being deleted\n" } else { "\n" })?;
         assess(&self.observed).fmt(f)?;
         let plan = decide(&self.goal, &self.observed);

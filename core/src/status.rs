@@ -21,6 +21,7 @@ use crate::api::{
     EtcdRestoreStatus, RestorePhase,
 };
 use crate::decide::Goal;
+use crate::desired::PodAgent;
 use crate::intent::Intent;
 use crate::names::{Names, reason};
 use crate::observed::{Observed, Ordinal};
@@ -54,8 +55,8 @@ pub struct Basis<'a> {
     pub not_applied: &'a [&'static str],
     /// Fields in which the form that members should have differs from the last one that all of them had.
     pub edited: &'a [&'static str],
-    /// From [`crate::desired::other_agents`].
-    pub other_agents: &'a BTreeMap<Ordinal, String>,
+    /// Of each pod.
+    pub agents: &'a BTreeMap<Ordinal, PodAgent>,
 }
 
 /// The status to write, or nothing when the one that is there says the same and is fresh enough.

@@ -120,7 +120,7 @@ impl Look {
             failed_writes: &[],
             not_applied: &[],
             edited: &[],
-            other_agents: &BTreeMap::new(),
+            agents: &BTreeMap::new(),
         };
         of_cluster(&cluster, &basis, self.seen.now)
     }

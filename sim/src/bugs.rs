@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use etcd_operator_core::form::Digest;
 use etcd_operator_core::observed::{Answer, Observed, Process, Seen};
-use etcd_operator_core::plan::{Action, Plan, Refusal};
+use etcd_operator_core::plan::{Action, Plan, Refusal, WaitingOn};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
@@ -37,6 +37,8 @@ pub enum Bug {
     MarginSkipped,
     /// A form is recorded as soon as one member has it.
     RecordedEarly,
+    /// Writes are stopped for a reason of the operator, and nobody has allowed that.
+    ConsentSkipped,
 }
 
 impl Bug {
@@ -91,6 +93,13 @@ impl Bug {
         if self == Self::TemplateKept {
             let recorded = seen.record.as_ref().map(|record| &record.form);
             plan.actions.retain(|it| !matches!(it, Action::SetTemplate { form } if Some(form) == recorded));
+        }
+        if self == Self::ConsentSkipped
+            && let [WaitingOn::Consent { ordinals, .. }] = &plan.waiting[..]
+            && let Some((ordinal, pod)) = ordinals.first().and_then(|it| seen.pods.get_key_value(it))
+            && seen.set.as_ref().is_some_and(|set| set.agent > pod.agent)
+        {
+            plan = Plan::act(Action::DeletePod { ordinal: *ordinal, uid: pod.uid.clone() });
         }
         if self == Self::LeaderFirst {
             plan.actions.iter_mut().for_each(|action| end_leader(seen, action));

@@ -78,6 +78,7 @@ pub fn differences(world: &World, plans: &[&Plan]) -> Vec<Wrong> {
             (ordinals == wanted, Wrong::Members),
             (finished, Wrong::MemberUnfinished),
             (objects.pods.values().all(|pod| pod.template.form == cluster.form), Wrong::Forms),
+            (objects.pods.values().all(|pod| pod.template.agent >= world.agent), Wrong::Agents),
             (objects.set.is_some_and(|set| set.spec.template.form == cluster.form), Wrong::Template),
             (objects.record.is_some_and(|record| record.form == cluster.form), Wrong::Record),
             (wanted.iter().all(|ordinal| world.servers.contains_key(ordinal)), Wrong::EtcdNotRunning),

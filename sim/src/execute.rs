@@ -140,12 +140,12 @@ fn change_set(world: &mut World, change: &Change, wanted: Wanted) {
         let owner = world.kube.objects.cluster.as_ref().map(|cluster| cluster.uid);
         world.lineage.set_created_late |= owner != Some(wanted.cluster);
         let form = wanted.recorded.unwrap_or(wanted.form);
-        let template = Template { cluster: wanted.cluster, adopts: wanted.adopts, form };
+        let template = Template { cluster: wanted.cluster, adopts: wanted.adopts, form, agent: world.agent };
         Some(Set::new(world.kube.uid(), SetSpec { replicas, template }))
     } else if let Change::SetTemplate(digest) = change {
         before.map(|set| {
             let form = wanted.find(digest, before).unwrap_or(wanted.form);
-            let template = Template { form, ..set.spec.template };
+            let template = Template { form, agent: world.agent, ..set.spec.template };
             set.changed(SetSpec { template, ..set.spec })
         })
     } else if let Change::SetReplicas(replicas) = *change {

@@ -5,6 +5,7 @@ mod controllers;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use etcd_operator_core::agent::Protocol;
 use etcd_operator_core::decide::{Goal, OnDelete};
 use etcd_operator_core::observed::{ClusterId, MemberId, Ordinal, Process};
 use etcd_operator_core::quorum::quorum;
@@ -96,6 +97,7 @@ pub struct Template {
     /// The previous EtcdCluster whose volumes the agents accept.
     pub adopts: Option<u64>,
     pub form: Form,
+    pub agent: Protocol,
 }
 
 #[derive(Clone, Debug, PartialEq)]

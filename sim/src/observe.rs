@@ -32,7 +32,8 @@ pub fn observe(
     memory: &mut Memory,
 ) -> Option<(Goal, Observed)> {
     let cluster = objects.cluster.as_ref()?;
-    let goal = Goal { form: Some(cluster.form.wanted()), ..cluster.goal.clone() };
+    let (form, lowest_agent) = (Some(cluster.form.wanted()), world.agent);
+    let goal = Goal { form, lowest_agent, ..cluster.goal.clone() };
     let version = |object| Some(objects.identity(object)?.1);
     let mut observed = Observed {
         now: time(world.now),
@@ -57,6 +58,7 @@ pub fn observe(
             template: Some(set.spec.template.form.digest()),
             unmarked: false,
             followed: set.is_followed(),
+            agent: set.spec.template.agent,
         }),
         record: objects.record.filter(|record| record.cluster == cluster.uid).map(|record| FormRecord {
             uid: uid("form", record.uid),
@@ -89,6 +91,7 @@ fn see_pod(pod: &crate::kube::Pod) -> Pod {
         etcd: pod.reported.clone(),
         form: Some(pod.template.form.digest()),
         node: None,
+        agent: pod.template.agent,
     }
 }
 

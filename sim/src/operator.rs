@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
-use etcd_operator_core::decide::decide;
+use etcd_operator_core::decide::{Goal, decide};
 use etcd_operator_core::names::Names;
 use etcd_operator_core::observed::Observed;
 use etcd_operator_core::plan::{Action, Plan};
@@ -151,6 +151,7 @@ impl Operator {
                     Some(bug) => bug.twist(plan, &seen),
                     None => plan,
                 };
+                let plan = with_rendering(plan, &goal, &seen);
                 if ago == 0 && !seen.cluster.deleting {
                     rolling::decision_is_safe(world, &seen, &plan);
                 }
@@ -247,6 +248,15 @@ impl Operator {
         for (_, action, request, wanted) in due {
             execute(world, &action, &request, Wanted { late: true, ..wanted });
         }
+    }
+}
+
+/// What the operator writes beside a plan is a step of its own here: the template of a new version.
+fn with_rendering(plan: Plan, goal: &Goal, seen: &Observed) -> Plan {
+    let outdated = seen.set.as_ref().filter(|set| set.agent < goal.lowest_agent && !goal.paused);
+    match outdated.and_then(|set| set.template.clone()) {
+        Some(form) if plan.actions.is_empty() => plan.then(Plan::act(Action::SetTemplate { form })),
+        Some(_) | None => plan,
     }
 }
 

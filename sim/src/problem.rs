@@ -60,6 +60,8 @@ pub enum Violation {
     EndedUnprepared(Ordinal),
     /// The operator ended the pod of the leader before those of followers.
     LeaderEndedFirst(Ordinal),
+    /// The operator stopped writes for a reason of its own, and neither a user nor a window allowed that.
+    EndedWithoutConsent(Ordinal),
     /// The operator recorded a form that this member never served in.
     RecordedEarly(Ordinal),
 }
@@ -78,6 +80,7 @@ pub enum Wrong {
     MemberUnfinished,
     EtcdNotRunning,
     Forms,
+    Agents,
     Template,
     Record,
     ForeignVolumesNotRefused,
@@ -100,6 +103,7 @@ impl Violation {
             | Self::FormSpread(_)
             | Self::EndedUnprepared(_)
             | Self::LeaderEndedFirst(_)
+            | Self::EndedWithoutConsent(_)
             | Self::RecordedEarly(_) => Promise::Service,
         }
     }

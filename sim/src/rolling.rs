@@ -5,10 +5,13 @@ use std::collections::BTreeMap;
 use etcd_operator_core::observed::{Observed, Ordinal, Seen};
 use etcd_operator_core::plan::{Action, Plan};
 use etcd_operator_core::quorum::quorum;
+use etcd_operator_core::schedule::Opening;
 
 use crate::etcd::api;
 use crate::execute::Wanted;
 use crate::form::Form;
+use crate::kube::{Pod, Template};
+use crate::observe::time;
 use crate::problem::Violation;
 use crate::world::World;
 
@@ -72,6 +75,11 @@ impl World {
         pods.filter(move |(_, pod)| pod.template.form == form && !pod.terminating).map(|(&it, _)| it)
     }
 
+    fn window_is_open(&self) -> bool {
+        let cluster = self.kube.objects.cluster.as_ref();
+        cluster.is_some_and(|it| Opening::of(&it.goal.windows, time(self.now)) == Opening::Now)
+    }
+
     /// An operator that sees everything has decided.
     pub fn observed_clearly(&mut self) {
         self.ended.observed += 1;
@@ -93,7 +101,7 @@ impl World {
 /// No pod is ended whose member serves in the form that is wanted, or while too many others have been.
 pub fn pod_may_end(world: &mut World, ordinal: Ordinal, wanted: Wanted, evicted: bool) {
     let Some(pod) = world.kube.objects.pods.get(&ordinal).filter(|pod| !pod.terminating) else { return };
-    let (uid, form) = (pod.uid, pod.template.form);
+    let (uid, Template { form, agent, .. }) = (pod.uid, pod.template);
     let Some(server) = world.servers.get(&ordinal) else { return };
     let member = server.id();
     let members = world.members();
@@ -101,13 +109,17 @@ pub fn pod_may_end(world: &mut World, ordinal: Ordinal, wanted: Wanted, evicted:
     if !votes || world.formed() != Some(server.data.cluster) {
         return;
     }
-    if form == wanted.form {
+    let edited = form != wanted.form;
+    if !edited && agent >= world.agent {
         world.violate(Violation::VoterDisrupted { member, ordinal });
     }
     if !world.kube.sandboxes.get(&ordinal).is_some_and(|sandbox| sandbox.ready) {
         return;
     }
     let voters = members.values().filter(|peer| !peer.learner).count();
+    if voters < TOLERATES_A_RESTART && !edited && !world.window_is_open() {
+        world.violate(Violation::EndedWithoutConsent(ordinal));
+    }
     world.ended.count += 1;
     world.ended.pods.insert(ordinal, uid);
     let ended = world.ended.pods.len();
@@ -163,7 +175,8 @@ fn end_is_safe(world: &mut World, seen: &Observed, ordinal: Ordinal) {
         return;
     }
     let wanted = cluster.form;
-    if set.spec.template.form != wanted || !set.is_followed() {
+    let prepared = set.spec.template.form == wanted && set.spec.template.agent >= world.agent;
+    if !prepared || !set.is_followed() {
         world.violate(Violation::EndedUnprepared(ordinal));
         return;
     }
@@ -186,7 +199,8 @@ fn end_is_safe(world: &mut World, seen: &Observed, ordinal: Ordinal) {
         && answer.is_some_and(|answer| answer.linearizable);
     let leads = world.servers.get(&ordinal).is_some_and(|server| server.leads());
     let waits = |it: &Ordinal| {
-        let outdated = objects.pods.get(it).is_some_and(|pod| pod.template.form != wanted);
+        let is_outdated = |pod: &Pod| pod.template.form != wanted || pod.template.agent < world.agent;
+        let outdated = objects.pods.get(it).is_some_and(is_outdated);
         outdated && world.servers.get(it).is_some_and(|server| !server.leads())
     };
     if knows_leader && leads && others.iter().any(waits) {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use etcd_operator_core::agent::Protocol;
 use etcd_operator_core::assess::PodState;
 use etcd_operator_core::decide::Goal;
 use etcd_operator_core::observed::Ordinal;
@@ -82,6 +83,7 @@ impl<'a> Run<'a> {
             on_stop: script.on_stop,
             on_delete: script.on_delete,
             disruption_budget: script.disruption_budget,
+            windows: script.windows.clone(),
             ..Goal::of_size(script.size)
         };
         world.create_cluster(goal, form);
@@ -140,6 +142,7 @@ impl<'a> Run<'a> {
                 }
             }
             Step::Edit(edit) => world.edit_form(edit),
+            Step::RequireAgent => world.agent = Protocol(world.agent.0 + 1),
             Step::WhenRolled(_) | Step::Later(_) => {}
             Step::Lead(ordinal) => {
                 election::wins(&mut world.servers, &world.network, ordinal, world.now, true);

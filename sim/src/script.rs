@@ -2,6 +2,7 @@
 
 use etcd_operator_core::decide::{OnDelete, OnStop};
 use etcd_operator_core::observed::Ordinal;
+use etcd_operator_core::schedule::Window;
 
 use crate::bugs::Bug;
 use crate::etcd::{Release, Tick};
@@ -37,12 +38,15 @@ pub struct Script {
     /// What happens to one effect of the operator, counted from 1.
     pub disturbed: Option<(u64, Disturbance)>,
     pub disruption_budget: bool,
+    pub windows: Vec<Window>,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub enum Step {
     Size(u8),
     Edit(Edit),
+    /// A new version of the operator brings another agent, and cannot work with the one before.
+    RequireAgent,
     /// Waits until so many pods have the wanted form.
     WhenRolled(usize),
     /// So much time passes.
@@ -86,6 +90,7 @@ impl Script {
             steps: sizes.iter().copied().map(Step::Size).collect(),
             disturbed: None,
             disruption_budget: true,
+            windows: Vec::new(),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use etcd_operator_core::agent::Protocol;
 use etcd_operator_core::observed::{self, Blocked, ClusterId, MemberId, Ordinal, Process};
 use etcd_operator_core::version::Version;
 
@@ -38,6 +39,8 @@ pub struct World {
     pub unreachable: BTreeSet<Ordinal>,
     pub lineage: Lineage,
     pub forms: Forms,
+    /// The agent that operators bring, and the oldest that they can work with.
+    pub agent: Protocol,
     pub ended: Ended,
     /// More than one operator acts.
     pub has_rivals: bool,
@@ -68,6 +71,7 @@ impl World {
             unreachable: BTreeSet::new(),
             lineage: Lineage::default(),
             forms: Forms::default(),
+            agent: Protocol(1),
             ended: Ended::default(),
             has_rivals: false,
             violation: None,

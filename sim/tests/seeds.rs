@@ -56,7 +56,7 @@ const CORPUS: [(Bug, u64, Symptom); 15] = [
         matches!(problem, Problem::Violated(FormSpread(_) | QuorumLost { .. } | TooManyEnded { .. }))
     }),
     (Bug::LeaderFirst, 5, |problem| matches!(problem, Problem::Violated(Violation::LeaderEndedFirst(_)))),
-    (Bug::MarginSkipped, 1, |problem| matches!(problem, Problem::Violated(Violation::QuorumLost { .. }))),
+    (Bug::MarginSkipped, 5, |problem| matches!(problem, Problem::Violated(Violation::QuorumLost { .. }))),
     (Bug::RecordedEarly, 1, |problem| matches!(problem, Problem::Violated(Violation::RecordedEarly(_)))),
 ];
 

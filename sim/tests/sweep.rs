@@ -4,9 +4,12 @@ use std::time::Instant;
 
 use etcd_operator_core::decide::{OnDelete, OnStop};
 use etcd_operator_core::observed::Ordinal;
+use etcd_operator_core::schedule::{Schedule, Window};
+use etcd_operator_sim::bugs::Bug;
 use etcd_operator_sim::etcd::Release;
 use etcd_operator_sim::form::{Edit, Flaw};
 use etcd_operator_sim::operator::Disturbance;
+use etcd_operator_sim::problem::{Problem, Violation};
 use etcd_operator_sim::run::Success;
 use etcd_operator_sim::script::{Script, Step};
 
@@ -47,6 +50,16 @@ fn rolls() -> Vec<(String, Script)> {
         ("a member alone", Script { size: 1, ..roll(&[edit]) }),
         ("two members", Script { size: 2, ..roll(&[edit]) }),
         ("without a budget", Script { disruption_budget: false, ..roll(&[edit]) }),
+        ("an agent is required", roll(&[Step::RequireAgent])),
+        ("an agent is required in mid-roll", roll(&[edit, Step::WhenRolled(1), Step::RequireAgent])),
+        (
+            "an agent is required of one member",
+            Script { size: 1, windows: windows(), ..roll(&[Step::RequireAgent]) },
+        ),
+        (
+            "an agent is required of two members",
+            Script { size: 2, windows: windows(), ..roll(&[Step::RequireAgent]) },
+        ),
     ];
     scripts.extend(more.map(|(name, script)| (name.to_owned(), script)));
     for flaw in [Flaw::ImageMissing, Flaw::Crashes] {
@@ -90,6 +103,24 @@ fn a_disturbance_of_any_effect_of_a_roll_restarts_nothing_more() {
     }
     println!("{effects} effects of rolls, {runs} disturbed runs, {:?}", began.elapsed());
     assert!(effects > 200, "only {effects} effects");
+}
+
+/// Two of every five minutes.
+fn windows() -> Vec<Window> {
+    vec![Window { schedule: Schedule::new("*/5 * * * *", "UTC").expect("a schedule"), minutes: 2 }]
+}
+
+#[test]
+fn a_restart_that_nobody_allowed_is_found() {
+    for size in [1, 2] {
+        let script = Script { steps: vec![Step::RequireAgent], ..Script::calm(11, size, &[]) };
+        let waits = script.run().expect_err("no window ever opens");
+        assert!(matches!(*waits.problem, Problem::NotConverged { .. }), "{waits}");
+        let failure =
+            Script { bug: Some(Bug::ConsentSkipped), ..script }.run().expect_err("the bug is found");
+        let found = matches!(*failure.problem, Problem::Violated(Violation::EndedWithoutConsent(_)));
+        assert!(found, "{failure}");
+    }
 }
 
 fn play(script: &Script) -> Success {

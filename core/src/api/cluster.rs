@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::member::MAX_SIZE;
 
-use super::{EtcdClusterStatus, Options, PodTemplate, Quantity, Storage};
+use super::{EtcdClusterStatus, Maintenance, Options, PodTemplate, Quantity, Storage};
 
 /// The desired state of the cluster.
 #[expect(clippy::duplicated_attributes, reason = "columns may share a type")]
@@ -99,6 +99,10 @@ pub struct EtcdClusterSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<Rollout>,
 
+    /// When the operator may do what clients notice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub maintenance: Option<Maintenance>,
+
     /// Access from outside the Kubernetes cluster. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub external_access: Option<ExternalAccess>,
@@ -123,6 +127,7 @@ impl Default for EtcdClusterSpec {
             pod_template: None,
             pod_disruption_budget: DisruptionBudget::default(),
             rollout: None,
+            maintenance: None,
             external_access: None,
             debug_sidecar: None,
         }

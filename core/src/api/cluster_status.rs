@@ -161,8 +161,8 @@ pub struct MemberStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_version: Option<String>,
 
-    /// The version of the agent in the member's pod, while the operator has another one. The member gets that one with its next
-    /// restart.
+    /// The version of the agent in the member's pod. A new version of the operator changes it with the next restart of the
+    /// member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_version: Option<String>,
 

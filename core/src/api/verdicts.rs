@@ -79,9 +79,10 @@ const PATCHED: &str = "on running pods, too";
 const VOLUMES_EXIST: &str = "the volumes exist already";
 const PLAIN_TEXT: &str = "this version does not encrypt any connection";
 
-pub const VERDICTS: [FieldVerdict; 39] = [
+pub const VERDICTS: [FieldVerdict; 40] = [
     rolling("debugSidecar.image"),
     live("externalAccess.nodePort.port", "the Service changes"),
+    live("maintenance.windows", "from the next step on"),
     rolling("options.autoCompactionMode"),
     rolling("options.autoCompactionRetention"),
     rolling("options.electionTimeoutMilliseconds"),

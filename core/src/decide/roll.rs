@@ -2,6 +2,8 @@
 //! only while the StatefulSet creates pods of the wanted form. Until one of them has proved itself, and whenever one of them
 //! cannot start, every other pod that is created gets the form that all members ran together last.
 
+mod consent;
+mod reason;
 mod version;
 
 use std::cmp::Reverse;
@@ -11,10 +13,11 @@ use super::step::SILENCE_SECONDS;
 use crate::asked::Accepted;
 use crate::assess::{Assessment, PodState, Quorum};
 use crate::form::{Digest, Wanted};
-use crate::observed::{MemberId, Members, Observed, Ordinal, Pod, Set};
+use crate::observed::{MemberId, Members, Ordinal, Pod, Process, Set};
 use crate::plan::{Action, Plan, Refusal, WaitingOn};
 use crate::quorum::quorum;
 use crate::version::path::Verdict;
+pub use reason::Reason;
 
 /// With fewer voters a restart stops writes anyway, and a disruption budget would allow no eviction.
 const TOLERATES_A_RESTART: usize = 3;
@@ -24,12 +27,6 @@ pub struct Roll<'a> {
     wanted: &'a Wanted,
     facts: &'a Assessment<'a>,
     set: &'a Set,
-}
-
-/// Every reason to restart a member is a further line.
-fn is_as_wanted(pod: &Pod, wanted: &Wanted, seen: &Observed) -> bool {
-    let restarts = seen.cluster.restart.as_ref().is_some_and(|(_, pods)| pods.contains(&pod.uid));
-    pod.form.as_ref() == Some(&wanted.form) && !restarts
 }
 
 /// What comes next for the members that do not have the wanted form.
@@ -69,9 +66,10 @@ impl<'a> Roll<'a> {
         let record = |form: &Digest| Plan::act(Action::RecordForm { form: form.clone() });
         let set_template = |form: &Digest| Plan::act(Action::SetTemplate { form: form.clone() });
         let follow = |form: &Digest| if there == Some(form) { Plan::default() } else { set_template(form) };
-        // Before the bootstrap there is no form that members ran together.
+        // Before the bootstrap there is no form that members ran together. Pods that can start bootstrap as they are: then
+        // the template has what they run, and an edit rolls out as any other.
         if self.facts.quorum == Quorum::NotBootstrapped {
-            return follow(wanted);
+            return if self.can_bootstrap() { Plan::default() } else { follow(wanted) };
         }
         match (recorded, there) {
             // What pods run and nobody recorded is only in the template.
@@ -85,6 +83,14 @@ impl<'a> Roll<'a> {
             (Some(_), _) if self.may_stay() => Plan::default(),
             (Some(recorded), _) => follow(recorded),
         }
+    }
+
+    fn can_bootstrap(&self) -> bool {
+        let can_start = |ordinal: Ordinal| {
+            let state = self.facts.pod(ordinal);
+            !matches!(state, PodState::Missing | PodState::Rejected(_)) && !state.cannot_start()
+        };
+        self.set.replicas > 0 && Ordinal::below(self.set.replicas).all(can_start)
     }
 
     /// A cluster without pods starts in the wanted form, but not with another minor version: that is for one member at a
@@ -109,7 +115,10 @@ impl<'a> Roll<'a> {
             Next::End(..) if self.set.template.as_ref() != Some(&self.wanted.form) => {
                 Plan::act(Action::SetTemplate { form: self.wanted.form.clone() })
             }
-            Next::End(..) if !self.set.followed => Plan::wait(WaitingOn::Template),
+            // A template that has another rendering is written beside the plan.
+            Next::End(..) if !self.set.followed || self.set.agent < self.goal.lowest_agent => {
+                Plan::wait(WaitingOn::Template)
+            }
             Next::End(ordinal, ending) => match self.facts.seen.pods.get(&ordinal).map(|pod| pod.uid.clone())
             {
                 Some(uid) if ending == Ending::Evict => Plan::act(Action::EvictPod { ordinal, uid }),
@@ -124,8 +133,7 @@ impl<'a> Roll<'a> {
     }
 
     fn next(&self) -> Next {
-        let outdated: Vec<Ordinal> =
-            self.pods().filter(|(_, pod)| !self.has_it(pod)).map(|it| it.0).collect();
+        let outdated: Vec<Ordinal> = self.outdated().map(|(ordinal, _)| ordinal).collect();
         if let Some(cancel) = self.leftover_downgrade() {
             return cancel;
         }
@@ -156,6 +164,9 @@ impl<'a> Roll<'a> {
         }
         if self.needs_approval() {
             return Next::Wait(WaitingOn::Approval { form: self.wanted.form.clone() });
+        }
+        if let Some(consent) = self.consent() {
+            return Next::Wait(consent);
         }
         self.before_version(members).unwrap_or_else(|| self.next_of(members, &outdated))
     }
@@ -197,7 +208,10 @@ impl<'a> Roll<'a> {
         let rank = |it: &Ordinal| (self.serves(*it), leader(*it).is_some(), Reverse(*it));
         // Who joins is promoted first.
         let votes = |ordinal: &&Ordinal| members.at(**ordinal).is_some_and(|(_, member)| !member.learner);
-        let Some(&ordinal) = outdated.iter().filter(votes).min_by_key(|it| rank(it)) else {
+        let begins = |ordinal: &&Ordinal| {
+            self.facts.seen.pods.get(ordinal).is_some_and(|pod| self.may_begin(members, pod))
+        };
+        let Some(&ordinal) = outdated.iter().filter(votes).filter(begins).min_by_key(|it| rank(it)) else {
             return Next::Nothing;
         };
         if let Some(waiting) = self.against_restart(members, ordinal) {
@@ -254,10 +268,21 @@ impl<'a> Roll<'a> {
         }
     }
 
+    /// A pod that was ended because it could not start, while the next one of its name is not there yet. One that ran might
+    /// be on a node that is down, and stay.
+    fn is_being_mended(&self, ordinal: Ordinal) -> bool {
+        match self.facts.seen.pods.get(&ordinal) {
+            Some(pod) => pod.terminating && matches!(pod.etcd, Process::CannotStart(_) | Process::Failing(_)),
+            None => *self.facts.pod(ordinal) == PodState::Missing,
+        }
+    }
+
     /// Whether a broken pod gets the wanted form, although others that have it might be on trial.
     fn may_mend(&self, ordinal: Ordinal) -> bool {
         let Some(members) = self.facts.listed() else {
-            return self.has_worked() || !self.rolled().any(|(it, state)| self.is_on_trial(it, state));
+            let unproven = self.rolled().any(|(it, state)| self.is_on_trial(it, state));
+            let begun = Ordinal::below(self.set.replicas).any(|it| self.is_being_mended(it));
+            return self.has_worked() || !unproven && !begun;
         };
         let votes = |ordinal| members.at(ordinal).is_some_and(|(_, member)| !member.learner);
         let proven = self.has_worked() || self.rolled().all(|(it, _)| !votes(it) || self.is_proven(it));
@@ -279,8 +304,18 @@ impl<'a> Roll<'a> {
             .filter(move |(it, pod)| it.0 < replicas && !pod.terminating)
     }
 
+    /// Why this pod is replaced.
+    pub fn reasons(&self, pod: &Pod) -> impl Iterator<Item = Reason> {
+        Reason::of(pod, self.goal, self.facts.seen)
+    }
+
     pub fn has_it(&self, pod: &Pod) -> bool {
-        is_as_wanted(pod, self.wanted, self.facts.seen)
+        self.reasons(pod).next().is_none()
+    }
+
+    /// The pods that stay and are replaced.
+    fn outdated(&self) -> impl Iterator<Item = (Ordinal, &'a Pod)> {
+        self.pods().filter(|(_, pod)| !self.has_it(pod))
     }
 
     /// Pods that have the wanted form, and how they are.

@@ -15,11 +15,11 @@ use serde_json::json;
 use super::contained::contained;
 use super::rendering::marked;
 use super::{Desired, probes};
-use crate::agent::{environment, path};
+use crate::agent::{Protocol, environment, path};
 use crate::api::PodTemplate;
 use crate::etcd_config::{CLIENT_PORT, METRICS_PORT, MemberConfig, PEER_PORT};
 use crate::form::{Form, adopts};
-use crate::names::{DATA_VOLUME, FORM_ANNOTATION};
+use crate::names::{AGENT_ANNOTATION, DATA_VOLUME, FORM_ANNOTATION};
 
 /// On nodes: the zone that they are in.
 pub const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
@@ -61,7 +61,10 @@ impl Desired<'_> {
                 .filter(|secrets| !secrets.is_empty()),
             ..PodSpec::default()
         };
-        let marks = BTreeMap::from([(FORM_ANNOTATION.into(), form.digest().to_string())]);
+        let marks = BTreeMap::from([
+            (FORM_ANNOTATION.into(), form.digest().to_string()),
+            (AGENT_ANNOTATION.into(), Protocol::CURRENT.0.to_string()),
+        ]);
         marked(PodTemplateSpec { metadata: Some(self.pod_metadata(marks)), spec: Some(spec) })
     }
 

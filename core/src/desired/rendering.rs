@@ -35,14 +35,25 @@ fn rendering(template: &PodTemplateSpec) -> Option<&String> {
     template.metadata.as_ref()?.annotations.as_ref()?.get(RENDERING_ANNOTATION)
 }
 
-/// The pods whose agent comes from another image than that of new pods, with its tag. They get the new one with their next
-/// restart.
-pub fn other_agents(objects: &Objects) -> BTreeMap<Ordinal, String> {
+/// The agent in a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodAgent {
+    /// The tag of its image.
+    pub version: String,
+    /// New pods get another one, and this pod with its next restart.
+    pub outdated: bool,
+}
+
+pub fn agents(objects: &Objects) -> BTreeMap<Ordinal, PodAgent> {
     let template = objects.set.as_ref().and_then(|set| set.spec.as_ref()?.template.spec.as_ref());
-    let Some(wanted) = template.and_then(agent_image) else { return BTreeMap::new() };
-    let images = objects.pods.iter().filter_map(|(&it, pod)| Some((it, agent_image(pod.spec.as_ref()?)?)));
+    let of_new_pods = template.and_then(agent_image);
     let tag = |image: &str| image.rsplit_once(':').map_or(image, |(_, tag)| tag).to_owned();
-    images.filter(|(_, image)| *image != wanted).map(|(ordinal, image)| (ordinal, tag(image))).collect()
+    let agent = |image: &str| PodAgent {
+        version: tag(image),
+        outdated: of_new_pods.is_some_and(|of_new_pods| of_new_pods != image),
+    };
+    let images = objects.pods.iter().filter_map(|(&it, pod)| Some((it, agent_image(pod.spec.as_ref()?)?)));
+    images.map(|(ordinal, image)| (ordinal, agent(image))).collect()
 }
 
 fn agent_image(pod: &PodSpec) -> Option<&str> {

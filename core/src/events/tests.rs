@@ -3,10 +3,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use super::*;
-use crate::form::Digest;
+use crate::agent::Protocol;
+use crate::form::{Digest, Wanted};
 use crate::member::MemberProgress;
 use crate::observed::{
-    Answer, Claim, ClusterId, FormRecord, Formed, Member, MemberId, Members, Observed, Seen, Set,
+    Answer, Claim, ClusterId, FormRecord, Formed, Member, MemberId, Members, Observed, Pod, Process, Seen,
+    Set,
 };
 use crate::version::Version;
 use crate::version::downgrade::Downgrade;
@@ -15,6 +17,11 @@ const CLUSTER: ClusterId = ClusterId(0xc1);
 
 fn names() -> Names {
     Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() }
+}
+
+fn goal() -> Goal {
+    let form = Wanted { form: Digest("B".into()), version: Version::new(3, 6, 0) };
+    Goal { form: Some(form), lowest_agent: Protocol(2), ..Goal::of_size(3) }
 }
 
 /// Three members, of which two are known here.
@@ -34,7 +41,7 @@ fn seen() -> Observed {
 }
 
 fn told(action: Action) -> Option<String> {
-    let event = of_action(&action, &names(), &seen())?;
+    let event = of_action(&action, &goal(), &names(), &seen())?;
     assert!(!event.warning && event::ALL.contains(&event.reason.as_str()), "{event:?}");
     Some(format!("{}: {}", event.reason, event.note))
 }
@@ -111,9 +118,12 @@ fn told_while_serving(action: &Action, voters: u8, change: impl FnOnce(&mut Obse
             member: Some(member),
         };
         seen.claims.insert(ordinal, claim);
+        let (uid, form) = (format!("pod-{ordinal}"), Some(Digest("A".into())));
+        let (terminating, published, etcd, agent) = (false, true, Process::Started, Protocol(2));
+        seen.pods.insert(ordinal, Pod { uid, terminating, published, etcd, form, node: None, agent });
     }
     change(&mut seen);
-    of_action(action, &names(), &seen).map(|event| format!("{}: {}", event.reason, event.note))
+    of_action(action, &goal(), &names(), &seen).map(|event| format!("{}: {}", event.reason, event.note))
 }
 
 #[test]
@@ -138,6 +148,22 @@ fn a_restart_that_stops_writes_announces_it() {
         seen.etcd.answers.insert(Ordinal(2), Seen::Known(third));
     };
     assert_eq!(told_while_serving(&restart, 2, third).as_deref(), Some(plain));
+}
+
+#[test]
+fn a_restart_names_its_reason() {
+    let restart = Action::DeletePod { ordinal: Ordinal(0), uid: "uid".into() };
+    let told = |change: fn(&mut Observed)| {
+        let told = told_while_serving(&restart, 1, |seen| {
+            seen.pods.values_mut().for_each(|pod| pod.form = Some(Digest("B".into())));
+            change(seen);
+        });
+        told.and_then(|it| Some(it.split_once("kv-0 ")?.1.split_once(": writes stop")?.0.to_owned()))
+    };
+    let requested = |seen: &mut Observed| seen.cluster.restart = Some(("t".into(), ["pod-0".into()].into()));
+    assert_eq!(told(requested).as_deref(), Some("as requested"));
+    let agent = |seen: &mut Observed| seen.pods.values_mut().for_each(|pod| pod.agent = Protocol(1));
+    assert_eq!(told(agent).as_deref(), Some("with the agent that this operator requires"));
 }
 
 #[test]

@@ -62,6 +62,8 @@ pub mod reason {
         ROLLING_OUT = "RollingOut";
         VERSION_PATH = "VersionPathRefused";
         APPROVAL_REQUIRED = "ApprovalRequired";
+        /// The operator has to restart a member for a reason of its own, which stops writes.
+        CONSENT_REQUIRED = "ConsentRequired";
         QUORUM_AVAILABLE = "QuorumAvailable";
         QUORUM_LOST = "QuorumLost";
         /// No member responds; whether they serve each other is not known.

@@ -18,6 +18,7 @@ impl WaitingOn {
             Self::Volumes { .. } => reason::INSPECTING_VOLUMES,
             Self::Hashes { .. } => reason::COMPARING_DATA,
             Self::Template | Self::Rolled { .. } | Self::PodsBack { .. } => reason::ROLLING_OUT,
+            Self::Consent { .. } => reason::CONSENT_REQUIRED,
             Self::Approval { .. } => reason::APPROVAL_REQUIRED,
             Self::Successor { .. } => reason::AWAITING_RECOVERY,
             Self::Versions | Self::StorageVersion { .. } => reason::ROLLING_OUT,

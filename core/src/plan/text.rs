@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{Action, Plan, Refusal, WaitingOn};
-use crate::asked::{APPROVE_ROLLOUT, Accepted};
+use crate::asked::{APPROVE_ROLLOUT, Accepted, RESTART};
 use crate::names::{ADOPT_ANNOTATION, ANNOTATION_OF, Names};
 use crate::observed::{MemberId, Observed, Ordinal};
 
@@ -126,6 +126,18 @@ impl Terms<'_> {
             WaitingOn::Approval { form } => format!(
                 "approval of the rollout: set the annotation {ANNOTATION_OF}{APPROVE_ROLLOUT}={form}, or edit the spec back"
             ),
+            WaitingOn::Consent { ordinals, reason, opens } => {
+                let window = match opens {
+                    Some(time) => format!("wait for the maintenance window at {time:.0}"),
+                    None => "set spec.maintenance.windows".into(),
+                };
+                format!(
+                    "consent to restart {} {}, which stops writes: set the annotation {ANNOTATION_OF}{RESTART}=TOKEN, \
+                     or {window}",
+                    self.pods(ordinals),
+                    reason.words()
+                )
+            }
             WaitingOn::Successor { ordinal } => {
                 format!("{} to be a voter that serves, to move leadership to it", self.pod(*ordinal))
             }

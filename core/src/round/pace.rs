@@ -83,7 +83,7 @@ impl Pace {
     }
 
     pub fn after(&mut self, plan: &Plan, learns_by: LearnsBy, clock: Clock) -> Pause {
-        if plan.waiting.iter().any(|awaited| !ends_by_an_edit(awaited)) {
+        if plan.waiting.iter().any(|awaited| !awaited.is_for_users()) {
             let Pause { at_least, at_most } = self.waiting(clock.now);
             let at_most =
                 if learns_by == LearnsBy::Kubernetes { at_most.max(NOBODY_TO_ASK) } else { at_most };
@@ -93,7 +93,9 @@ impl Pace {
         let calm = if learns_by != LearnsBy::Asking && settled { self.calm } else { 0 };
         *self = Self { calm: calm.saturating_add(1), ..Self::default() };
         let pause = SETTLED[calm.min(SETTLED.len() - 1)];
-        Pause { at_least: Duration::ZERO, at_most: until_a_stroke(pause / 2, clock.jitter(pause), clock.now) }
+        let pause = until_a_stroke(pause / 2, clock.jitter(pause), clock.now);
+        let ends = plan.waiting.iter().filter_map(WaitingOn::until).min();
+        Pause { at_least: Duration::ZERO, at_most: pause }.or_sooner(ends.map(|end| elapsed(clock.now, end)))
     }
 
     /// Something has to happen that nobody will report.
@@ -113,11 +115,6 @@ impl Pace {
     }
 }
 
-/// Whether only a user can end the wait: the watch reports the edit, so polling would find nothing sooner.
-fn ends_by_an_edit(awaited: &WaitingOn) -> bool {
-    matches!(awaited, WaitingOn::Unpause)
-}
-
 /// Waking up costs more than observing, so settled clusters are observed together: the pause ends when the clock strikes,
 /// nearest to where it would have ended.
 fn until_a_stroke(stroke: Duration, pause: Duration, now: Timestamp) -> Duration {
@@ -129,6 +126,7 @@ fn until_a_stroke(stroke: Duration, pause: Duration, now: Timestamp) -> Duration
 
 #[cfg(test)]
 mod tests {
+    use crate::decide::Reason;
     use crate::observed::Ordinal;
     use crate::plan::Refusal;
 
@@ -196,6 +194,22 @@ mod tests {
         // What is awaited beside the pause is still polled for.
         let also = Plan::wait(WaitingOn::Start { ordinal: Ordinal(1) });
         assert!(pace.after(&paused.then(also), LearnsBy::Asking, CLOCK).at_most < Duration::from_secs(1));
+    }
+
+    #[test]
+    fn a_cluster_that_waits_for_consent_is_observed_when_the_window_opens_and_not_polled() {
+        let waiting = |seconds: i64| {
+            let opens = Some(Timestamp::from_second(seconds).expect("a time"));
+            let (ordinals, reason) = (vec![Ordinal(0)], Reason::AgentRequired);
+            Plan::wait(WaitingOn::Consent { ordinals, reason, opens })
+        };
+        let mut pace = Pace::default();
+        for seconds in [10, 20, 30, 30] {
+            near(pace.after(&waiting(86_400), LearnsBy::Streams, CLOCK), seconds);
+        }
+        let at_most = Duration::from_secs(3);
+        let soon = pace.after(&waiting(3), LearnsBy::Streams, CLOCK);
+        assert_eq!(soon, Pause { at_least: Duration::ZERO, at_most });
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{Outcome, Round, SideWrite, name_taken};
 use crate::agent::News;
 use crate::decide::Goal;
-use crate::desired::{Desired, not_applied, other_agents};
+use crate::desired::{Desired, agents, not_applied};
 use crate::form::Record;
 use crate::intent::Intent;
 use crate::names::Names;
@@ -79,7 +79,7 @@ impl Round {
             failed_writes: &self.reported,
             not_applied: &differing.unwrap_or_default(),
             edited: &edited.unwrap_or_default(),
-            other_agents: &other_agents(objects),
+            agents: &agents(objects),
         };
         let status = status::of_cluster(&objects.cluster, &basis, seen.now)?;
         Some(Effect { write: SideWrite::Status, request: Request::Kube(report(&objects.cluster, &status)?) })

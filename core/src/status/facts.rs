@@ -217,7 +217,26 @@ fn at_rest(view: &View<'_>) -> (Value, &'static str, String) {
     if !not_applied.is_empty() || view.refused_rollout().is_some() {
         return (Value::False, reason::NOT_ROLLED_OUT, "edits not in effect, see condition Ready".into());
     }
-    (Value::False, reason::UP_TO_DATE, "up to date".into())
+    if let Some(awaited) = view.basis.plan.waiting.iter().find(|it| matches!(it, WaitingOn::Consent { .. })) {
+        let message = format!("waiting for {}", view.terms().awaited(awaited));
+        return (Value::False, awaited.reason(), message);
+    }
+    (Value::False, reason::UP_TO_DATE, up_to_date(view))
+}
+
+/// An agent is replaced with its pod, and a new operator alone replaces no pod.
+fn up_to_date(view: &View<'_>) -> String {
+    let outdated = view.basis.agents.iter().filter(|(_, agent)| agent.outdated);
+    let outdated: Vec<_> = outdated
+        .map(|(&ordinal, agent)| format!("{} ({})", view.basis.names.pod(ordinal), agent.version))
+        .collect();
+    match outdated.is_empty() {
+        true => "up to date".into(),
+        false => format!(
+            "up to date; pods with another version of the agent get the operator's with their next restart: {}",
+            outdated.join(", ")
+        ),
+    }
 }
 
 fn not_going_on(view: &View<'_>) -> Fact {

@@ -23,9 +23,15 @@ pub(super) fn members(view: &View<'_>) -> Vec<MemberStatus> {
     let others = view.facts.pods.iter().filter(|(ordinal, state)| joins(**ordinal, state));
     found.extend(others.map(|(&ordinal, state)| {
         let Progress { reason, waiting_for } = Progress::of_joining(view, ordinal, state);
-        let name = Some(view.basis.names.pod(ordinal));
-        let health = health_of(state);
-        (Some(ordinal), MemberStatus { name, health, reason, waiting_for, ..MemberStatus::default() })
+        let status = MemberStatus {
+            name: Some(view.basis.names.pod(ordinal)),
+            health: health_of(state),
+            agent_version: view.basis.agents.get(&ordinal).map(|agent| agent.version.clone()),
+            reason,
+            waiting_for,
+            ..MemberStatus::default()
+        };
+        (Some(ordinal), status)
     }));
     found.sort_by_key(|(ordinal, _)| (ordinal.is_none(), *ordinal));
     found.into_iter().map(|(_, status)| status).collect()
@@ -63,7 +69,7 @@ fn listed(view: &View<'_>, members: &Members) -> Vec<Placed> {
             health: health(state, pod),
             version: version.map(|version| version.to_string()),
             target_version: target_version(view, version),
-            agent_version: ordinal.and_then(|ordinal| view.basis.other_agents.get(&ordinal).cloned()),
+            agent_version: ordinal.and_then(|it| Some(view.basis.agents.get(&it)?.version.clone())),
             reason,
             waiting_for: waiting_for.map(|awaited| awaited + then),
         };
@@ -161,10 +167,15 @@ fn target_version(view: &View<'_>, runs: Option<Version>) -> Option<String> {
     (runs != Some(target)).then(|| target.to_string())
 }
 
-/// What a member that serves waits for during a rollout.
+/// What a member that serves waits for before it is restarted.
 fn restart(view: &View<'_>, ordinal: Option<Ordinal>) -> Option<String> {
-    let awaited = view.rollout()?.awaits_restart(ordinal?) && !view.basis.goal.paused;
-    awaited.then(|| "its restart with the changed spec".into())
+    let (rollout, awaits_consent) = match view.rollout() {
+        Some(rollout) => (rollout, false),
+        None => (view.awaiting_consent()?, true),
+    };
+    let reason = rollout.reason_to_restart(ordinal?).filter(|_| !view.basis.goal.paused)?;
+    let consent = if awaits_consent { "consent to " } else { "" };
+    Some(format!("{consent}its restart {}", reason.words()))
 }
 
 /// What this member has raised.

@@ -3,7 +3,7 @@
 use super::conditions::{Value, find};
 use super::view::{Service, View};
 use crate::assess::{MemberState, PodState};
-use crate::decide::Roll;
+use crate::decide::{Reason, Roll};
 use crate::names::{condition, reason};
 use crate::observed::{Blocked, Ordinal, Seen};
 use crate::plan::{Action, Refusal};
@@ -28,7 +28,12 @@ struct Cause {
 impl<'a> View<'a> {
     /// None if all members ran with what the spec asks for, or if nothing is rolled out.
     pub fn rollout(&self) -> Option<Rollout<'_>> {
-        self.edited_form().filter(|rollout| rollout.roll.refusal().is_none())
+        self.edited_form().filter(|it| it.roll.refusal().is_none() && it.roll.consent().is_none())
+    }
+
+    /// Restarts for reasons of the operator that wait for consent. Until then the cluster is what its spec asks for.
+    pub fn awaiting_consent(&self) -> Option<Rollout<'_>> {
+        self.edited_form().filter(|it| it.roll.refusal().is_none() && it.roll.consent().is_some())
     }
 
     /// Why an edit of the members is not rolled out, if so.
@@ -47,11 +52,15 @@ impl<'a> View<'a> {
 }
 
 impl Rollout<'_> {
-    /// Such as `2 of 3 members rolled`: restarted and serving.
+    /// Such as `2 of 3 members rolled`: restarted and serving. Unless the spec was edited, also why.
     pub fn progress(&self) -> String {
         let all = self.view.seen().replicas();
         let done = Ordinal::below(all).filter(|ordinal| self.roll.is_proven(*ordinal)).count();
-        format!("{done} of {all} members rolled")
+        let why = match Ordinal::below(all).filter_map(|ordinal| self.reason_to_restart(ordinal)).min() {
+            Some(reason) if reason != Reason::FormDiffers => format!(" {}", reason.words()),
+            Some(_) | None => String::new(),
+        };
+        format!("{done} of {all} members rolled{why}")
     }
 
     /// The version that members get, if some ran another one.
@@ -62,9 +71,10 @@ impl Rollout<'_> {
         others.any(|version| version != wanted).then_some(wanted)
     }
 
-    pub fn awaits_restart(&self, ordinal: Ordinal) -> bool {
-        let pod = self.view.seen().pods.get(&ordinal).filter(|pod| !pod.terminating);
-        pod.is_some_and(|pod| !self.roll.has_it(pod))
+    /// Why this pod is replaced, if it is there and waits for that.
+    pub fn reason_to_restart(&self, ordinal: Ordinal) -> Option<Reason> {
+        let pod = self.view.seen().pods.get(&ordinal).filter(|pod| !pod.terminating)?;
+        self.roll.reasons(pod).next()
     }
 
     /// The steps of the plan, as parts of the rollout.
@@ -93,7 +103,7 @@ impl Rollout<'_> {
             return None;
         };
         let pod = name(*ordinal);
-        self.awaits_restart(*ordinal).then(|| match self.view.facts.restart_stops_writes(*ordinal) {
+        self.reason_to_restart(*ordinal).map(|_| match self.view.facts.restart_stops_writes(*ordinal) {
             true => format!("{pod}: restarting {pod} stops writes until it returns"),
             false => pod,
         })
@@ -157,7 +167,7 @@ impl Rollout<'_> {
         let created =
             seen.set.as_ref().and_then(|set| set.template.as_ref()) == Some(self.roll.wanted_form());
         let has_it = move |ordinal: &Ordinal| match seen.pods.get(ordinal) {
-            Some(pod) => !pod.terminating && pod.form.as_ref() == Some(self.roll.wanted_form()),
+            Some(pod) => !pod.terminating && self.roll.has_it(pod),
             None => created && matches!(self.view.facts.pod(*ordinal), PodState::Rejected(_)),
         };
         let candidates = Ordinal::below(seen.replicas()).filter(has_it);

@@ -36,7 +36,7 @@ fn look(cluster: &EtcdCluster, now: Timestamp) -> Option<EtcdClusterStatus> {
         failed_writes: &[],
         not_applied: &[],
         edited: &[],
-        other_agents: &BTreeMap::new(),
+        agents: &BTreeMap::new(),
     };
     of_cluster(cluster, &basis, now)
 }

@@ -114,7 +114,7 @@ impl<'a> View<'a> {
             let bookkeeping = bookkeeping || about_forms && self.rollout().is_none();
             bookkeeping && (self.is_as_wanted() || self.size() == 0)
         };
-        !plan.actions.iter().all(keeps_books) || plan.waiting.iter().any(|it| *it != WaitingOn::Unpause)
+        !plan.actions.iter().all(keeps_books) || plan.waiting.iter().any(|it| !it.is_for_users())
     }
 
     /// Steps that follow each other within milliseconds. Each has its event; to write a status for each would take longer

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::api::EtcdCluster;
-use crate::desired::other_agents;
+use crate::desired::{PodAgent, agents};
 use crate::intent::Intent;
 use crate::member::MemberProgress;
 use crate::names::{CHOSEN_ANNOTATION, FORM_ANNOTATION, Names, RENDERING_ANNOTATION};
@@ -129,8 +129,9 @@ fn another_operator_renders_the_template_again_and_leaves_pods_alone() {
 fn pods_that_have_another_agent_than_new_ones_are_known() {
     let intent = intent(json!({"size": 1}));
     let (old, new) = (left_by(&intent, "op:0"), settled(&intent));
-    assert_eq!(other_agents(&old), BTreeMap::new());
-    assert_eq!(other_agents(&Objects { pods: old.pods, ..new }), BTreeMap::from([(Ordinal(0), "0".into())]));
+    let agent = |outdated| BTreeMap::from([(Ordinal(0), PodAgent { version: "0".into(), outdated })]);
+    assert_eq!(agents(&old), agent(false));
+    assert_eq!(agents(&Objects { pods: old.pods, ..new }), agent(true));
 }
 
 #[test]

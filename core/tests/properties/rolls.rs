@@ -6,6 +6,7 @@ use etcd_operator_core::form::{Digest, Wanted};
 use etcd_operator_core::observed::{Observed, Ordinal, Pod};
 use etcd_operator_core::plan::{Action, Plan};
 use etcd_operator_core::quorum::quorum;
+use etcd_operator_core::schedule::Opening;
 use proptest::prelude::*;
 
 use crate::snapshots::anything;
@@ -15,7 +16,7 @@ proptest! {
     #![proptest_config(configuration())]
 
     #[test]
-    fn a_member_is_restarted_only_for_another_form((goal, seen) in anything()) {
+    fn a_member_is_restarted_only_for_a_reason((goal, seen) in anything()) {
         let plan = decide(&goal, &seen);
         for ordinal in ended(&plan).filter(|it| !seen.cluster.deleting && serves(*it, &seen)) {
             prop_assert!(may_end(ordinal, &goal, &seen), "{plan}");
@@ -35,6 +36,17 @@ proptest! {
         }
     }
 
+    /// Where a restart stops writes, the operator's own reasons wait for consent or a window.
+    #[test]
+    fn a_cluster_of_one_or_two_stops_only_for_its_user_or_in_a_window((goal, seen) in anything()) {
+        let plan = decide(&goal, &seen);
+        let small = voters(&seen) < 3 && !seen.cluster.deleting;
+        for ordinal in ended(&plan).filter(|it| small && serves(*it, &seen)) {
+            let edited = goal.form.as_ref().map(|it| &it.form) != seen.pods[&ordinal].form.as_ref();
+            prop_assert!(edited || Opening::of(&goal.windows, seen.now) == Opening::Now, "{plan}");
+        }
+    }
+
     #[test]
     fn nothing_is_done_while_paused((mut goal, mut seen) in anything()) {
         (goal.paused, seen.cluster.deleting) = (true, false);
@@ -47,6 +59,7 @@ proptest! {
         let judged = plan == Plan::default() && !seen.cluster.deleting && goal.size > 0;
         if let (true, Some(wanted)) = (judged, &goal.form) {
             prop_assert!(staying(&seen).all(|(_, pod)| pod.form.as_ref() == Some(&wanted.form)));
+            prop_assert!(staying(&seen).all(|(_, pod)| pod.agent >= goal.lowest_agent));
             // What nobody runs yet, and what one of them does not serve in, is not known to work.
             let proven = staying(&seen).filter(|(it, _)| is_proven(*it, wanted, &seen)).count()
                 == usize::from(seen.replicas());
@@ -83,7 +96,7 @@ fn on_trial<'a>(goal: &'a Goal, seen: &'a Observed) -> Option<(&'a Wanted, &'a D
         && seen.claims.values().all(|claim| claim.cluster_uid == seen.cluster.uid)
         && seen.cluster.formed.is_some()
         && members.list.values().all(|member| member.ordinal.is_some());
-    let mut rolled = staying(seen).filter(|(_, pod)| pod.form.as_ref() == Some(&wanted.form)).peekable();
+    let mut rolled = staying(seen).filter(|(_, pod)| is_rolled(pod, wanted, goal)).peekable();
     let any = rolled.peek().is_some();
     let none_works = rolled.all(|(ordinal, _)| !is_proven(ordinal, wanted, seen));
     (ordinary && record != &wanted.form && any && none_works).then_some((wanted, record))
@@ -96,19 +109,24 @@ fn ended(plan: &Plan) -> impl Iterator<Item = Ordinal> {
     })
 }
 
-/// Whether a pod of a voter may be ended: it gets another form, which the StatefulSet creates by now, and enough others serve. If
+/// Whether a pod of a voter may be ended: it gets another form or agent, which the StatefulSet creates by now, and enough others serve. If
 /// it serves itself, every pod that has the form works, and no other pod is missing.
 pub fn may_end(ordinal: Ordinal, goal: &Goal, seen: &Observed) -> bool {
     let (Some(wanted), Some(set)) = (&goal.form, &seen.set) else { return false };
-    let outdated = seen.pods.get(&ordinal).is_some_and(|pod| pod.form.as_ref() != Some(&wanted.form));
-    let created = set.template.as_ref() == Some(&wanted.form) && set.followed;
-    let mut rolled = staying(seen).filter(|(_, pod)| pod.form.as_ref() == Some(&wanted.form));
+    let outdated = seen.pods.get(&ordinal).is_some_and(|pod| !is_rolled(pod, wanted, goal));
+    let created =
+        set.template.as_ref() == Some(&wanted.form) && set.followed && set.agent >= goal.lowest_agent;
+    let mut rolled = staying(seen).filter(|(_, pod)| is_rolled(pod, wanted, goal));
     let proven = rolled.all(|(it, _)| is_proven(it, wanted, seen));
     let all_there = staying(seen).count() == usize::from(set.replicas);
     let others = Ordinal::below(u8::MAX).filter(|it| *it != ordinal && serves(*it, seen)).count();
     // A member that does not respond to the operator might serve others.
     let enough = voters(seen) < 3 || others >= quorum(voters(seen));
     outdated && created && enough && (!serves(ordinal, seen) || proven && all_there)
+}
+
+fn is_rolled(pod: &Pod, wanted: &Wanted, goal: &Goal) -> bool {
+    pod.form.as_ref() == Some(&wanted.form) && pod.agent >= goal.lowest_agent
 }
 
 /// The pods that the StatefulSet keeps.

@@ -1,7 +1,9 @@
 //! Random snapshots: any mixture of pods, volumes and members, and settled clusters.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 
+use etcd_operator_core::agent::Protocol;
 use etcd_operator_core::decide::{Goal, OnDelete, OnStop};
 use etcd_operator_core::form::{Digest, Wanted};
 use etcd_operator_core::member::MemberProgress;
@@ -9,6 +11,7 @@ use etcd_operator_core::observed::{
     Alarm, Answer, Blocked, Claim, ClusterId, Exit, FormRecord, Formed, Member, MemberId, Members, Observed,
     Order, Ordinal, Pod, Process, Seen, Set, Unanswered,
 };
+use etcd_operator_core::schedule::{Schedule, Window};
 use etcd_operator_core::version::Version;
 use jiff::Timestamp;
 use proptest::collection::vec;
@@ -24,7 +27,7 @@ const OTHER: ClusterId = ClusterId(0xc2);
 /// What may be at one ordinal.
 #[derive(Clone, Debug)]
 struct Slot {
-    pod: Option<(Process, bool, bool, Option<Digest>)>,
+    pod: Option<(Process, bool, bool, Option<Digest>, Protocol)>,
     claim: Option<(Label, bool, bool, &'static str)>,
     member: Option<(bool, MemberProgress, Voice)>,
     index: u64,
@@ -79,7 +82,7 @@ fn slot() -> impl Strategy<Value = Slot> {
         1 => Just(None),
     ];
     (
-        option::of((process, seldom, often, form())),
+        option::of((process, seldom, often, form(), agent())),
         option::of((label, seldom, often, owner)),
         option::of((seldom, start, voice)),
         select(vec![0_u64, 4500, 5000]),
@@ -98,6 +101,17 @@ fn slot() -> impl Strategy<Value = Slot> {
             version,
             cluster,
         })
+}
+
+/// Mostly that of this version.
+fn agent() -> impl Strategy<Value = Protocol> {
+    prop_oneof![4 => Just(Protocol::CURRENT), 1 => Just(Protocol(1))]
+}
+
+/// None, one that is open at the time of all snapshots, or one that is closed.
+fn windows() -> impl Strategy<Value = Vec<Window>> {
+    let window = |cron| Window { schedule: Schedule::new(cron, "UTC").expect("a schedule"), minutes: 60 };
+    select(vec![vec![], vec![window("0 0 * * *")], vec![window("0 12 * * *")]])
 }
 
 const OLD: &str = "A";
@@ -122,9 +136,11 @@ fn record() -> impl Strategy<Value = Option<FormRecord>> {
     })
 }
 
+type Template = (Option<Digest>, bool, bool, Protocol);
+
 /// What a StatefulSet creates pods from, and whether its controller has read that.
-fn template() -> impl Strategy<Value = (Option<Digest>, bool, bool)> {
-    (form(), prop::bool::weighted(0.1), prop::bool::weighted(0.8))
+fn template() -> impl Strategy<Value = Template> {
+    (form(), prop::bool::weighted(0.1), prop::bool::weighted(0.8), agent())
 }
 
 fn goal() -> impl Strategy<Value = Goal> {
@@ -132,14 +148,17 @@ fn goal() -> impl Strategy<Value = Goal> {
     let on_delete = select(vec![OnDelete::Retain, OnDelete::Delete]);
     let adopts = option::weighted(0.3, Just("former".to_owned()));
     let budget = prop::bool::weighted(0.8);
-    (0_u8..=9, prop::bool::weighted(0.02), on_stop, on_delete, adopts, wanted(), budget).prop_map(
-        |(size, paused, on_stop, on_delete, adopts, form, disruption_budget)| Goal {
+    let operator = (windows(), agent());
+    (0_u8..=9, prop::bool::weighted(0.02), on_stop, on_delete, adopts, wanted(), budget, operator).prop_map(
+        |(size, paused, on_stop, on_delete, adopts, form, disruption_budget, operator)| Goal {
             paused,
             on_stop,
             on_delete,
             adopts,
             form,
             disruption_budget,
+            windows: operator.0,
+            lowest_agent: operator.1,
             ..Goal::of_size(size)
         },
     )
@@ -176,17 +195,19 @@ fn almost_settled() -> impl Strategy<Value = (Goal, Observed)> {
 
 /// All is well, but pods have one form or the other, and some do not serve.
 fn rolling() -> impl Strategy<Value = (Goal, Observed)> {
-    let changes = vec((form(), prop::bool::weighted(0.1), prop::bool::weighted(0.15)), 9);
-    (settled(), wanted(), template(), record(), changes).prop_map(
-        |((mut goal, mut seen), wanted, template, record, changes)| {
+    let changes = vec((form(), prop::bool::weighted(0.1), prop::bool::weighted(0.15), agent()), 9);
+    let small = option::weighted(0.3, settled_with(1..=2));
+    (settled(), small, wanted(), template(), record(), changes).prop_map(
+        |(any, small, wanted, template, record, changes)| {
+            let (mut goal, mut seen) = small.unwrap_or(any);
             goal.form = wanted;
             seen.record = record;
             seen.cluster.generation = Some(1);
             seen.set.iter_mut().for_each(|set| set_template(set, &template));
-            for (pod, (form, terminating, _)) in seen.pods.values_mut().zip(&changes) {
-                (pod.form, pod.terminating) = (form.clone(), *terminating);
+            for (pod, (form, terminating, _, agent)) in seen.pods.values_mut().zip(&changes) {
+                (pod.form, pod.terminating, pod.agent) = (form.clone(), *terminating, *agent);
             }
-            for (answer, (_, terminating, silent)) in seen.etcd.answers.values_mut().zip(&changes) {
+            for (answer, (_, terminating, silent, _)) in seen.etcd.answers.values_mut().zip(&changes) {
                 if *silent || *terminating {
                     *answer = Seen::Unknown(Unanswered::Unreachable("silent".into()));
                 }
@@ -196,8 +217,9 @@ fn rolling() -> impl Strategy<Value = (Goal, Observed)> {
     )
 }
 
-fn set_template(set: &mut Set, (template, unmarked, followed): &(Option<Digest>, bool, bool)) {
+fn set_template(set: &mut Set, (template, unmarked, followed, agent): &Template) {
     (set.template, set.unmarked, set.followed) = (template.clone(), *unmarked, *followed);
+    set.agent = *agent;
 }
 
 fn anywhere() -> impl Strategy<Value = (Goal, Observed)> {
@@ -240,8 +262,12 @@ fn anywhere() -> impl Strategy<Value = (Goal, Observed)> {
 }
 
 pub fn settled() -> impl Strategy<Value = (Goal, Observed)> {
-    (goal(), 0..9_usize).prop_map(|(mut goal, leader)| {
-        goal.size = goal.size.max(1);
+    settled_with(1..=9)
+}
+
+fn settled_with(sizes: RangeInclusive<u8>) -> impl Strategy<Value = (Goal, Observed)> {
+    (goal(), sizes, 0..9_usize).prop_map(|(mut goal, size, leader)| {
+        goal.size = size;
         goal.paused = false;
         let version = Version::new(3, 5, 30);
         let form = Digest(OLD.into());
@@ -254,7 +280,7 @@ pub fn settled() -> impl Strategy<Value = (Goal, Observed)> {
         seen.record = Some(FormRecord { uid, form: form.clone(), version, held_generation: None });
         for ordinal in 0..usize::from(goal.size) {
             let slot = Slot {
-                pod: Some((Process::Started, false, true, Some(form.clone()))),
+                pod: Some((Process::Started, false, true, Some(form.clone()), Protocol::CURRENT)),
                 claim: Some((Label::Right, false, true, "uid")),
                 member: Some((false, MemberProgress::Published, Voice::Serves)),
                 index: 5000,
@@ -285,9 +311,9 @@ fn fill(seen: &mut Observed, ordinal: usize, slot: &Slot) {
     let id = member_id(ordinal);
     let ordinal = Ordinal(ordinal as u8);
     let Slot { pod, claim, member, index, hash, alarmed, version, cluster } = slot.clone();
-    if let Some((etcd, terminating, published, form)) = pod {
+    if let Some((etcd, terminating, published, form, agent)) = pod {
         let uid = format!("pod-{ordinal}");
-        seen.pods.insert(ordinal, Pod { uid, terminating, published, etcd, form, node: None });
+        seen.pods.insert(ordinal, Pod { uid, terminating, published, etcd, form, node: None, agent });
     }
     if let Some((label, terminating, bound, owner)) = claim {
         let member = match label {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use etcd_operator_core::agent::Protocol;
 use etcd_operator_core::asked::Asked;
 use etcd_operator_core::decide::{Goal, OnDelete, OnStop};
 use etcd_operator_core::form::{Digest, Wanted};
@@ -11,6 +12,7 @@ use etcd_operator_core::observed::{
     Alarm, Answer, Blocked, Claim, Cluster, ClusterId, Exit, FormRecord, Formed, Member, MemberId, Members,
     Node, Nodes, Observed, Order, Ordinal, Pod, Process, Seen, Set, Unanswered, Unread,
 };
+use etcd_operator_core::schedule::{Schedule, Window};
 use etcd_operator_core::snapshot::Snapshot;
 use etcd_operator_core::version::Version;
 use etcd_operator_core::version::downgrade::Downgrade;
@@ -63,6 +65,10 @@ fn understand(words: &[&str], goal: &mut Goal, seen: &mut Observed) -> Result<()
         }
         ("set", [replicas]) => {
             seen.set = Some(set(number(replicas)?));
+            Ok(())
+        }
+        ("window", rest) => {
+            goal.windows.push(window(rest)?);
             Ok(())
         }
         ("ask", [what, value]) => read_request(what, value, goal),
@@ -148,6 +154,7 @@ fn read_goal(words: &[&str], goal: &mut Goal) -> Result<()> {
             "supervised" => goal.supervised = true,
             "no-budget" => goal.disruption_budget = false,
             form if form.starts_with("form=") => goal.form = Some(wanted(form)?),
+            agent if agent.starts_with("agent=") => goal.lowest_agent = protocol(agent)?,
             size => goal.size = number(size)?,
         }
     }
@@ -160,6 +167,18 @@ fn wanted(word: &str) -> Result<Wanted> {
     let (form, version) = form.split_once('@').unwrap_or((form, "3.6.0"));
     let version = Version::parse(version).ok_or("no version")?;
     Ok(Wanted { form: Digest(form.into()), version })
+}
+
+/// The version of what an agent writes: `agent=2`.
+fn protocol(word: &str) -> Result<Protocol> {
+    number(word.strip_prefix("agent=").unwrap_or(word)).map(Protocol)
+}
+
+/// `0 3 * * 6 for 60`: a cron expression in UTC, and minutes.
+fn window(words: &[&str]) -> Result<Window> {
+    let [cron @ .., "for", minutes] = words else { return Err("window CRON for MINUTES".into()) };
+    let schedule = Schedule::new(&cron.join(" "), "UTC").ok_or("no schedule")?;
+    Ok(Window { schedule, minutes: number(minutes)? })
 }
 
 /// As in the annotation of this name.
@@ -180,6 +199,7 @@ fn read_template(words: &[&str], set: &mut Set) -> Result<()> {
             "followed" => set.followed = true,
             "unread" => set.followed = false,
             "unmarked" => set.unmarked = true,
+            agent if agent.starts_with("agent=") => set.agent = protocol(agent)?,
             form => (set.template, set.unmarked) = (Some(Digest(form.into())), false),
         }
     }
@@ -233,6 +253,7 @@ fn read_pod(ordinal: Ordinal, words: &[&str], seen: &mut Observed) -> Result<()>
         etcd: Process::Waiting,
         form: None,
         node: None,
+        agent: Protocol::CURRENT,
     });
     for word in words {
         match *word {
@@ -254,10 +275,9 @@ fn read_pod(ordinal: Ordinal, words: &[&str], seen: &mut Observed) -> Result<()>
             "unpublished" => pod.published = false,
             "no-node" => pod.node = None,
             form if form.starts_with("form=") => pod.form = Some(wanted(form)?.form),
-            _ => match word.split_once('=') {
-                Some(("node", node)) => pod.node = Some(node.into()),
-                _ => return Err(format!("{word} is not understood")),
-            },
+            node if node.starts_with("node=") => pod.node = Some(node["node=".len()..].into()),
+            agent if agent.starts_with("agent=") => pod.agent = protocol(agent)?,
+            _ => return Err(format!("{word} is not understood")),
         }
     }
     seen.pods.insert(ordinal, pod);

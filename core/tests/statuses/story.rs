@@ -6,9 +6,10 @@ use std::fmt::Write;
 
 use etcd_operator_core::api::{EtcdCluster, EtcdClusterStatus, MemberStatus};
 use etcd_operator_core::decide::{Goal, decide};
-use etcd_operator_core::desired;
+use etcd_operator_core::desired::{self, PodAgent};
 use etcd_operator_core::events;
 use etcd_operator_core::names::Names;
+use etcd_operator_core::observed::{Observed, Ordinal, Pod};
 use etcd_operator_core::status::{Basis, FailedWrite, Trouble, of_cluster};
 use etcd_operator_core::validate::validate;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -107,6 +108,7 @@ impl Story {
             (Ok(_) | Err(_), _) => Default::default(),
         };
         let plan = decide(&goal, &seen);
+        let agents = agents(&seen);
         let basis = Basis {
             goal: &goal,
             spec: intent.as_ref().map_err(|problems| problems.as_slice()),
@@ -117,7 +119,7 @@ impl Story {
             failed_writes: &self.failed_writes,
             not_applied: &not_applied,
             edited: &edited,
-            other_agents: &BTreeMap::new(),
+            agents: &agents,
         };
         let Some(next) = of_cluster(&cluster, &basis, seen.now) else { return Ok("nothing new\n".into()) };
         let written = EtcdCluster { status: Some(next.clone()), ..cluster };
@@ -142,6 +144,16 @@ impl Story {
         cluster.status = self.status.clone();
         Ok(cluster)
     }
+}
+
+/// The version of an agent is the number of its protocol here.
+fn agents(seen: &Observed) -> BTreeMap<Ordinal, PodAgent> {
+    let of_new_pods = seen.set.as_ref().map(|set| set.agent);
+    let agent = |pod: &Pod| PodAgent {
+        version: pod.agent.0.to_string(),
+        outdated: of_new_pods.is_some_and(|of_new_pods| of_new_pods != pod.agent),
+    };
+    seen.pods.iter().map(|(&ordinal, pod)| (ordinal, agent(pod))).collect()
 }
 
 /// What deserves a look: conditions that say that all is well are left out.
@@ -172,10 +184,12 @@ fn shown(before: Option<&EtcdClusterStatus>, status: &EtcdClusterStatus) -> Stri
 }
 
 fn is_well(condition: &Condition) -> bool {
-    matches!(
-        (condition.type_.as_str(), condition.status.as_str()),
-        ("Available", "True") | ("Reconciling" | "Stalled" | "QuorumLost", "False")
-    )
+    let plain = condition.reason != "ConsentRequired" && !condition.message.contains("the agent");
+    plain
+        && matches!(
+            (condition.type_.as_str(), condition.status.as_str()),
+            ("Available", "True") | ("Reconciling" | "Stalled" | "QuorumLost", "False")
+        )
 }
 
 fn member(member: &MemberStatus) -> String {
@@ -185,6 +199,7 @@ fn member(member: &MemberStatus) -> String {
     words.extend(member.role.map(|role| format!("{role:?}")));
     words.push(format!("{:?}", member.health));
     words.extend(member.version.clone());
+    words.extend(member.agent_version.as_ref().filter(|it| *it == "1").map(|it| format!("agent {it}")));
     words.extend(member.target_version.as_ref().map(|version| format!("to be {version}")));
     words.extend(member.ready.then(|| "ready".into()));
     words.extend(member.reason.as_ref().map(|reason| format!("because: {reason};")));

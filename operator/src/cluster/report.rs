@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use etcd_operator_core::api::EtcdCluster;
+use etcd_operator_core::decide::Goal;
 use etcd_operator_core::events::{self, Event};
 use etcd_operator_core::names::{FIELD_MANAGER, Names};
 use etcd_operator_core::plan::Action;
@@ -50,8 +51,8 @@ impl Reporter {
     }
 
     /// One event for each step.
-    pub fn did(&self, action: &Action, look: &Look, names: &Names) {
-        if let Some(event) = events::of_action(action, names, &look.observed) {
+    pub fn did(&self, action: &Action, goal: &Goal, look: &Look, names: &Names) {
+        if let Some(event) = events::of_action(action, goal, names, &look.observed) {
             self.publish(&look.objects.cluster, event);
         }
     }

@@ -152,7 +152,7 @@ impl Worker {
             return ended;
         }
         if !plan.actions.is_empty() {
-            return self.act(&steps, &executor).await;
+            return self.act(&steps, &goal, &executor).await;
         }
         if let Some(written) = self.reporter.newer_than(&look.objects.cluster) {
             look.objects.cluster = written;
@@ -182,7 +182,7 @@ impl Worker {
     }
 
     /// As many steps as one observation allows.
-    async fn act(&mut self, steps: &[Action], executor: &Executor<'_>) -> Ended {
+    async fn act(&mut self, steps: &[Action], goal: &Goal, executor: &Executor<'_>) -> Ended {
         let (look, names) = (executor.look, executor.target.names);
         for action in steps {
             let begun = Instant::now();
@@ -193,7 +193,8 @@ impl Worker {
                     Err(outcome) => outcome.of(&action.to_string()),
                 },
             };
-            self.note(action, &outcome, look, names, begun);
+            let milliseconds = begun.elapsed().as_millis() as u64;
+            self.note(action, &outcome, milliseconds, goal, look, names);
             if let Some(ended) = self.round.stepped(action, outcome) {
                 return ended;
             }
@@ -201,20 +202,27 @@ impl Worker {
         Ended::Moved
     }
 
-    fn note(&mut self, action: &Action, outcome: &Outcome, look: &Look, names: &Names, begun: Instant) {
+    fn note(
+        &mut self,
+        action: &Action,
+        outcome: &Outcome,
+        milliseconds: u64,
+        goal: &Goal,
+        look: &Look,
+        names: &Names,
+    ) {
         match outcome {
             Outcome::Done => {}
             Outcome::Overtaken => return tracing::debug!(%action, "object changed in the meantime"),
             Outcome::Ambiguous(why) => return tracing::debug!(%action, error = why, "no response"),
             Outcome::NotDone(_) => return,
         }
-        self.reporter.did(action, look, names);
+        self.reporter.did(action, goal, look, names);
         if let Action::RemoveMember { member, .. } = action
             && let Some(pod) = look.pod_of(*member)
         {
             self.round.memory.expect_silence(pod);
         }
-        let milliseconds = begun.elapsed().as_millis() as u64;
         let action = Terms::Names { names, seen: &look.observed }.action(action);
         tracing::info!(object = self.object(), action, milliseconds, "step done");
     }

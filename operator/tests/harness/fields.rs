@@ -1,7 +1,7 @@
 //! Every field of an EtcdCluster, edited on a cluster that runs: its verdict holds.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use etcd_operator::lease;
 use etcd_operator_core::api::{EtcdCluster, FieldVerdict, VERDICTS, Verdict};
@@ -15,12 +15,9 @@ use serde_json::{Value, json};
 use crate::faults::Faults;
 use crate::operator::{LEASE_NAMESPACE, Operator};
 use crate::recorder::{Objects, Recorder};
-use crate::scenario::LIMIT;
+use crate::scenario::until;
 use crate::steps::Until;
 use crate::world::{CLUSTER, World, world};
-
-const QUIET: Duration = Duration::from_millis(500);
-const POLL: Duration = Duration::from_millis(20);
 
 struct Edited<'a> {
     namespace: &'a str,
@@ -127,14 +124,8 @@ impl Edited<'_> {
         self.clusters.patch(CLUSTER, &PatchParams::default(), &change).await
     }
 
-    /// Until this holds and nothing is written any more.
     async fn until(&self, field: &str, holds: impl Fn(&Recorder) -> bool) {
-        let begun = Instant::now();
-        while !holds(self.recorder) || self.recorder.quiet_for().min(self.faults.quiet_for()) < QUIET {
-            let status = || object(self.recorder, "EtcdCluster", CLUSTER)["status"].clone();
-            assert!(begun.elapsed() < LIMIT, "{field}: not in effect\n{:#}", status());
-            tokio::time::sleep(POLL).await;
-        }
+        until(self.recorder, self.faults, field, holds).await;
     }
 
     fn pod_uid(&self) -> Value {
@@ -173,6 +164,10 @@ fn is_in_effect(field: &str, recorder: &Recorder) -> bool {
         "size" => Until::Ready(3).holds(recorder),
         // They are read when the cluster stops or is deleted.
         "storage.onDelete" => seen && cluster["spec"]["storage"]["onDelete"] == "Delete",
+        // It is read when the operator has a reason of its own to restart a member.
+        "maintenance.windows" => {
+            seen && cluster["spec"]["maintenance"]["windows"][0]["durationMinutes"] == 60
+        }
         "storage.onStop" => seen && cluster["spec"]["storage"]["onStop"] == "RetainAll",
         _ => panic!("{field} is live: what is its effect?"),
     }

@@ -16,6 +16,7 @@ mod requests;
 mod scenario;
 mod steps;
 mod sweep;
+mod takeover;
 mod world;
 
 use std::process::ExitCode;
@@ -38,6 +39,7 @@ fn trials() -> Vec<Trial> {
         trial("scale_with_every_effect_hit", || sweep::each_variant(sweep::SCALE)),
         trial("roll_with_every_effect_hit", || sweep::each_variant(sweep::ROLL)),
         trial("single_requests_fail", requests::fail),
+        trial("an_operator_takes_over_from_the_previous_version", takeover::from_the_previous_version),
         trial("a_watch_freezes", requests::freeze).with_ignored_flag(true),
         trial("every_edit_does_what_its_verdict_says", fields::every_edit_does_what_its_verdict_says)
             .with_ignored_flag(true),

@@ -26,6 +26,16 @@ pub const LIMIT: Duration = Duration::from_secs(45);
 const QUIET: Duration = Duration::from_millis(500);
 const POLL: Duration = Duration::from_millis(20);
 
+/// Waits until this holds and nothing is written any more.
+pub async fn until(recorder: &Recorder, faults: &Faults, what: &str, holds: impl Fn(&Recorder) -> bool) {
+    let begun = Instant::now();
+    while !holds(recorder) || recorder.quiet_for().min(faults.quiet_for()) < QUIET {
+        let status = || recorder.object("EtcdCluster", CLUSTER).unwrap_or_default()["status"].clone();
+        assert!(begun.elapsed() < LIMIT, "{what}: not in effect\n{:#}", status());
+        tokio::time::sleep(POLL).await;
+    }
+}
+
 /// What happens to a cluster, one step after the other.
 #[derive(Clone, Copy)]
 pub struct Scenario {
