@@ -99,10 +99,10 @@ fn note(access: &watch::Sender<Access>, now: Access) {
     let news = access.send_if_modified(|before| std::mem::replace(before, now.clone()) != now);
     match now {
         _ if !news => {}
-        Seen::Known(()) => tracing::info!("nodes are read"),
+        Seen::Known(()) => tracing::info!("reading nodes"),
         Seen::Unknown(Unread::Failed(error)) => tracing::warn!(error, "cannot read nodes, retrying"),
         Seen::Unknown(Unread::Forbidden | Unread::NotAsked) => {
-            tracing::info!("no right to read nodes, which is optional: config/nodes grants it");
+            tracing::info!("not reading nodes: the optional right in config/nodes is not granted");
         }
     }
 }
