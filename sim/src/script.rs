@@ -37,6 +37,9 @@ pub struct Script {
     /// What happens to one effect of the operator, counted from 1.
     pub disturbed: Option<(u64, Disturbance)>,
     pub disruption_budget: bool,
+    /// Operators write the status, and it is compared with etcd. That takes as long as everything else, so only every other
+    /// random script has it.
+    pub reports: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -86,6 +89,7 @@ impl Script {
             steps: sizes.iter().copied().map(Step::Size).collect(),
             disturbed: None,
             disruption_budget: true,
+            reports: true,
         }
     }
 
@@ -139,7 +143,7 @@ impl Script {
         script.faults.unbearable = random.chance(50);
         script.troubles = troubles;
         if !script.strict {
-            // Between the last look and the call nobody but etcd can check: neither a request that arrives late, nor what
+            // Between the last observation and the call only etcd can check: neither a request that arrives late, nor what
             // another operator does in the same moment.
             script.troubles.late_request = 0;
             script.operators = 1;
@@ -154,6 +158,7 @@ impl Script {
         script.faults.drain = often(20);
         script.faults.record_deleted = often(3);
         script.disruption_budget = !random.chance(200);
+        script.reports = seed.is_multiple_of(2);
         script
     }
 
