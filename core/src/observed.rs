@@ -446,10 +446,12 @@ impl Observed {
         self.etcd.answers.iter().filter(move |(_, answer)| waits(answer)).map(|(&ordinal, _)| ordinal)
     }
 
-    /// One more than the highest ordinal that has a pod or a volume that stays.
+    /// One more than the highest ordinal that has a volume that stays, or a pod without one that goes.
     pub fn span(&self) -> u8 {
         let claims = self.claims.iter().filter(|(_, claim)| !claim.terminating).map(|(ordinal, _)| ordinal);
-        let pods = self.pods.iter().filter(|(_, pod)| !pod.terminating).map(|(ordinal, _)| ordinal);
+        let goes = |ordinal| self.claims.get(ordinal).is_some_and(|claim| claim.terminating);
+        let pods = self.pods.iter().filter(|(ordinal, pod)| !pod.terminating && !goes(ordinal));
+        let pods = pods.map(|(ordinal, _)| ordinal);
         claims.chain(pods).max().map_or(0, |highest| highest.0 + 1)
     }
 

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Service}
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::core::{ApiResource, Resource, ResourceExt};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::agent::News;
 use crate::api::{EtcdCluster, EtcdClusterStatus};
@@ -22,7 +22,7 @@ use crate::version::Version;
 pub use http::{Target, http};
 
 /// Whatever is sent to change something.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Request {
     Kube(Write),
     Etcd(Call),
@@ -31,7 +31,7 @@ pub enum Request {
 }
 
 /// One change of one object.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Write {
     pub object: Object,
     pub only_if: OnlyIf,
@@ -73,7 +73,7 @@ impl Role {
     pub const ALL: [Self; 3] = [Self::Peer, Self::Client, Self::NodePort];
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     AddFinalizer,
     RemoveFinalizer,
@@ -81,7 +81,7 @@ pub enum Change {
     /// What users asked for and is accepted.
     Accept(Accepted),
     /// All of its status that is ours.
-    Report(Value),
+    Report(Box<EtcdClusterStatus>),
     /// An order of this size.
     CreateOrder(u8),
     ArmOrder(u8),
@@ -201,9 +201,9 @@ pub fn request(action: &Action, seen: &Observed, turn: usize) -> Option<Request>
 }
 
 /// The write of a status that was computed from this object.
-pub fn report(cluster: &EtcdCluster, status: &EtcdClusterStatus) -> Option<Write> {
+pub fn report(cluster: &EtcdCluster, status: EtcdClusterStatus) -> Option<Write> {
     let only_if = OnlyIf::Unchanged(cluster.uid()?, cluster.resource_version()?);
-    Some(Write { object: Object::Cluster, only_if, change: Change::Report(json!(status)) })
+    Some(Write { object: Object::Cluster, only_if, change: Change::Report(status.into()) })
 }
 
 impl Object {

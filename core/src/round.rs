@@ -25,7 +25,7 @@ pub use memory::Memory;
 use pace::Pace;
 pub use pace::{Clock, LearnsBy, Pause};
 use settled::Settled;
-pub use settled::Unseen;
+pub use settled::{Unseen, show_the_same};
 pub use work::{Considered, Effect, Work};
 pub use writes::{SideWrite, SideWrites};
 

@@ -81,7 +81,7 @@ fn beside(cluster: &EtcdCluster) -> Vec<(&'static str, Write)> {
     let pod = |change| Write { object: Object::Pod(ONE), only_if: same(), change };
     let labels = json!({"metadata": {"labels": {"team": "shop", "tier": null}}});
     vec![
-        ("write the status", report(cluster, &status).expect("it has a version")),
+        ("write the status", report(cluster, status).expect("it has a version")),
         ("create a Service", service(OnlyIf::Absent, Change::Create(content()))),
         ("correct a Service", service(same(), Change::Apply(content()))),
         ("delete a Service", service(same(), Change::Delete)),

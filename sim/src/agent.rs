@@ -44,7 +44,7 @@ pub enum Verdict {
 
 pub fn judge(world: &World, ordinal: Ordinal) -> Option<(Verdict, Memory)> {
     let sandbox = world.kube.sandboxes.get(&ordinal)?;
-    let (evidence, mut memory) = look(world, ordinal, sandbox)?;
+    let (evidence, mut memory) = inspect(world, ordinal, sandbox)?;
     let ever_started = !evidence.used_nonces.is_empty();
     let verdict = match (start::decide_start(&evidence), sandbox.order) {
         (Start::Restart { .. }, _) => Verdict::Restart,
@@ -82,7 +82,7 @@ fn confirmed_cluster(evidence: &Evidence) -> Option<ClusterId> {
     evidence.lists().find(|list| list.confirmed).map(|list| ClusterId(list.cluster_id))
 }
 
-fn look(world: &World, ordinal: Ordinal, sandbox: &kube::Sandbox) -> Option<(Evidence, Memory)> {
+fn inspect(world: &World, ordinal: Ordinal, sandbox: &kube::Sandbox) -> Option<(Evidence, Memory)> {
     let volume = world.kube.volumes.get(&sandbox.volume)?;
     let cluster_uid = uid("cluster", sandbox.template.cluster);
     let mut memory = sandbox.memory.clone();

@@ -39,6 +39,8 @@ pub enum Bug {
     RecordedEarly,
     /// Writes are stopped for a reason of the operator, and nobody has allowed that.
     ConsentSkipped,
+    /// The status is not written while a member does not respond.
+    SilenceHidden,
 }
 
 impl Bug {
@@ -66,6 +68,11 @@ impl Bug {
             let own = seen.cluster.uid.clone();
             seen.claims.values_mut().for_each(|claim| claim.cluster_uid.clone_from(&own));
         }
+    }
+
+    /// Whether no status is written.
+    pub fn hides(self, seen: &Observed) -> bool {
+        self == Self::SilenceHidden && seen.etcd.answers.values().any(|answer| answer.known().is_none())
     }
 
     /// Whether a plan that comes from a cache is not decided a second time.

@@ -49,7 +49,7 @@ pub fn write(world: &mut World) {
     });
 }
 
-/// Whoever serves a linearizable read must know every write that was acknowledged before. Returns who does.
+/// A member that serves a linearizable read must know every write that was acknowledged before. Returns those that do.
 pub fn read(world: &mut World) -> Vec<Ordinal> {
     let mut serving = Vec::new();
     for ordinal in world.servers.keys().copied().collect::<Vec<_>>() {

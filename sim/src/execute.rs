@@ -1,6 +1,8 @@
 //! Carries out one request. The API server checks what a write depends on, and etcd what it checks by itself; neither knows
 //! why it was decided.
 
+use std::rc::Rc;
+
 use etcd_operator_core::decide::{Goal, OnDelete, OnStop};
 use etcd_operator_core::form::Digest;
 use etcd_operator_core::observed::Ordinal;
@@ -62,12 +64,7 @@ impl Wanted {
 }
 
 pub fn execute(world: &mut World, action: &Action, request: &Request, wanted: Wanted) -> Outcome {
-    let outcome = match request {
-        Request::Kube(write) => apply(world, write, wanted),
-        Request::Etcd(call) => change_members(world, *call),
-        // Agents find everything out by themselves here.
-        Request::Tell(..) => Outcome::Done,
-    };
+    let outcome = send(world, request, wanted);
     world.note(|| match &outcome {
         Outcome::Done => format!("  done: {action}"),
         Outcome::Overtaken => format!("  changed in the meantime: {action}"),
@@ -75,6 +72,15 @@ pub fn execute(world: &mut World, action: &Action, request: &Request, wanted: Wa
         Outcome::Ambiguous(why) => format!("  perhaps done ({why}): {action}"),
     });
     outcome
+}
+
+pub fn send(world: &mut World, request: &Request, wanted: Wanted) -> Outcome {
+    match request {
+        Request::Kube(write) => apply(world, write, wanted),
+        Request::Etcd(call) => change_members(world, *call),
+        // Agents find everything out by themselves here.
+        Request::Tell(..) => Outcome::Done,
+    }
 }
 
 fn apply(world: &mut World, write: &Write, wanted: Wanted) -> Outcome {
@@ -116,6 +122,8 @@ fn change_cluster(world: &mut World, change: &Change) {
     cluster.version += 1;
     if let Change::RecordFormed(id, _) = change {
         cluster.formed.get_or_insert((*id, world.now));
+    } else if let Change::Report(status) = change {
+        cluster.status = Some(Rc::new((**status).clone()));
     } else {
         cluster.finalizer = *change == Change::AddFinalizer && !cluster.deleting;
         there.take_if(|cluster| cluster.deleting && !cluster.finalizer);
@@ -186,6 +194,9 @@ fn change_claim(world: &mut World, ordinal: Ordinal, change: &Change, wanted: Wa
     } else {
         claim.terminating = true;
         watch::volume_may_go(world, ordinal, wanted);
+        if wanted.data_may_go {
+            world.adopted_in_vain(wanted.cluster);
+        }
     }
 }
 

@@ -72,7 +72,7 @@ impl Faults {
             && self.volumes_tell(world)
             && let Some(cluster) = &mut world.kube.objects.cluster
         {
-            cluster.formed = None;
+            (cluster.formed, cluster.status) = (None, None);
             cluster.version += 1;
             world.note(|| "a user deletes the status".into());
         }
@@ -85,7 +85,7 @@ impl Faults {
         }
     }
 
-    /// Without a status and without volumes there is nothing that tells of a former cluster.
+    /// Without a status and without volumes nothing shows that there was a previous cluster.
     fn volumes_tell(&self, world: &World) -> bool {
         let objects = &world.kube.objects;
         let deletes = |cluster: &Cluster| cluster.goal.on_stop == OnStop::Delete;

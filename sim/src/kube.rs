@@ -4,8 +4,10 @@
 mod controllers;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use etcd_operator_core::agent::Protocol;
+use etcd_operator_core::api::EtcdClusterStatus;
 use etcd_operator_core::decide::{Goal, OnDelete};
 use etcd_operator_core::observed::{ClusterId, MemberId, Ordinal, Process};
 use etcd_operator_core::quorum::quorum;
@@ -36,6 +38,8 @@ pub struct Cluster {
     pub deleting: bool,
     pub finalizer: bool,
     pub formed: Option<(ClusterId, Tick)>,
+    /// As operators reported it last.
+    pub status: Option<Rc<EtcdClusterStatus>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,8 +196,16 @@ impl Kube {
     /// A user creates the EtcdCluster, perhaps again under its name.
     pub fn create_cluster(&mut self, goal: Goal, form: Form) -> u64 {
         let uid = self.uid();
-        let cluster =
-            Cluster { uid, version: 1, goal, form, deleting: false, finalizer: false, formed: None };
+        let cluster = Cluster {
+            uid,
+            version: 1,
+            goal,
+            form,
+            deleting: false,
+            finalizer: false,
+            formed: None,
+            status: None,
+        };
         self.objects.cluster = Some(cluster);
         uid
     }
@@ -243,9 +255,10 @@ impl Objects {
         Some((uid(kind, number), version.to_string()))
     }
 
-    /// How many objects were created, changed or deleted since then; resource versions aside.
+    /// How many objects were created, changed or deleted since then; statuses and resource versions aside.
     pub fn changes_since(&self, before: &Self) -> u64 {
-        let unversioned = |cluster: &Option<Cluster>| cluster.clone().map(|it| Cluster { version: 0, ..it });
+        let unversioned =
+            |cluster: &Option<Cluster>| cluster.clone().map(|it| Cluster { version: 0, status: None, ..it });
         let changed = [
             unversioned(&self.cluster) != unversioned(&before.cluster),
             self.order != before.order,

@@ -7,10 +7,11 @@
 //! real executor has to check.
 //!
 //! While faults strike, safety is checked at every tick: nothing that was acknowledged is lost, no second cluster is
-//! bootstrapped, no volume is deleted while its member is listed, no voter is disrupted. When they end, everything must
-//! converge, and then stay quiet.
+//! bootstrapped, no volume is deleted while its member is listed, no voter is disrupted, and the status does not
+//! contradict etcd for longer than five seconds. When they end, everything must converge, and then stay quiet.
 
 pub mod agent;
+pub mod agreement;
 pub mod bugs;
 pub mod client;
 mod downgrade;
@@ -26,6 +27,7 @@ pub mod operator;
 mod past;
 pub mod problem;
 pub mod random;
+mod report;
 mod rolling;
 pub mod run;
 pub mod script;

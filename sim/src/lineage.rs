@@ -45,8 +45,21 @@ impl World {
     }
 
     /// An EtcdCluster has adopted a volume: it goes on as the etcd cluster that is there.
-    pub fn adopted(&mut self, heir: u64, former: u64) {
-        self.lineage.adopted.insert(heir, former);
+    pub fn adopted(&mut self, successor: u64, former: u64) {
+        // Only a bug gives a volume back to an older one, and two that go on as each other are none.
+        if former < successor {
+            self.lineage.adopted.insert(successor, former);
+        }
+    }
+
+    /// A user had all adopted volumes deleted before anything ran on them: nothing is left to go on as.
+    pub fn adopted_in_vain(&mut self, successor: u64) {
+        let claims = self.kube.objects.claims.values();
+        let cluster = self.kube.objects.cluster.as_ref();
+        let unused = cluster.is_some_and(|cluster| cluster.uid == successor && cluster.formed.is_none());
+        if unused && claims.filter(|claim| claim.cluster_uid == successor).all(|claim| claim.terminating) {
+            self.lineage.adopted.remove(&successor);
+        }
     }
 
     /// Whether the EtcdCluster that exists goes on as a previous one.

@@ -1,4 +1,4 @@
-//! How the operator looks at the world: Kubernetes through a cache that may be old, etcd by asking.
+//! How the operator observes the world: Kubernetes through a cache that may be old, etcd by asking.
 
 use std::collections::{BTreeMap, BTreeSet};
 

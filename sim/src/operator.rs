@@ -15,9 +15,10 @@ use etcd_operator_core::status::Trouble;
 
 use crate::bugs::Bug;
 use crate::etcd::Tick;
-use crate::execute::{Wanted, execute};
-use crate::kube::Objects;
+use crate::execute::{Wanted, execute, send};
+use crate::kube::{Cluster, Objects};
 use crate::observe::{Sight, observe, time};
+use crate::report::Reporter;
 use crate::rolling;
 use crate::world::World;
 
@@ -28,6 +29,11 @@ pub struct Operator {
     /// Which kinds of objects are seen as they were: cluster, order, set, pods, claims.
     frozen: [Option<Rc<Objects>>; 5],
     round: Round,
+    reporter: Reporter,
+    /// Whether it writes the status.
+    pub reports: bool,
+    /// When it runs again after it was killed.
+    down_until: Tick,
     /// What is left of the plan, and what it was made from.
     steps: VecDeque<Action>,
     basis: Option<(Observed, Wanted)>,
@@ -102,16 +108,27 @@ impl Operator {
     pub fn crash(&mut self, world: &mut World) {
         world.note(|| format!("operator {} is killed", self.name));
         self.steps.clear();
-        self.round = Round::default();
+        (self.round, self.reporter) = Default::default();
         self.thaw();
         self.quiet_since = None;
         self.next_round = world.now + world.random.between(5, 50);
+        self.down_until = self.next_round;
+    }
+
+    pub fn is_running(&self, now: Tick) -> bool {
+        now >= self.down_until
+    }
+
+    /// Whether it reads the objects as they are, and can reach etcd.
+    pub fn sees_all(&self) -> bool {
+        self.frozen.iter().all(Option::is_none) && !self.sight.etcd_unreachable
     }
 
     fn cached(&self, live: &Objects) -> Objects {
         let [cluster, order, set, pods, claims] = &self.frozen;
+        let newest = |cluster: &Cluster| self.reporter.newer_than(cluster).unwrap_or_else(|| cluster.clone());
         Objects {
-            cluster: cluster.as_deref().unwrap_or(live).cluster.clone(),
+            cluster: cluster.as_deref().unwrap_or(live).cluster.as_ref().map(newest),
             order: order.as_deref().unwrap_or(live).order,
             // Both are ConfigMaps.
             record: order.as_deref().unwrap_or(live).record,
@@ -126,7 +143,7 @@ impl Operator {
         // An observation begins when the step before it is done.
         let ago = world.observation_time().min(world.now - self.last_step);
         let live = world.objects(ago);
-        let objects = match freshness {
+        let mut objects = match freshness {
             Freshness::Live if self.bug != Some(Bug::CacheTrusted) => (*live).clone(),
             Freshness::Cached | Freshness::Live => self.cached(&live),
         };
@@ -142,7 +159,7 @@ impl Operator {
                 trusted = Freshness::Live;
             }
         }
-        let unseen = unseen(&objects);
+        let unseen = unseen_in(&objects);
         match self.round.consider(&goal, &seen, &unseen, trusted) {
             Next::Unchanged => self.rest(world, &Ended::Idle(Plan::default(), LearnsBy::Asking)),
             Next::Confirm => {}
@@ -155,25 +172,26 @@ impl Operator {
                 if ago == 0 && !seen.cluster.deleting {
                     rolling::decision_is_safe(world, &seen, &plan);
                 }
-                let sees_all = self.frozen.iter().all(Option::is_none) && !self.sight.etcd_unreachable;
-                if sees_all && !goal.paused {
+                if self.sees_all() && !goal.paused {
                     world.observed_clearly();
                 }
                 if plan != self.last_plan && !plan.is_settled() {
                     let text = plan.to_string();
                     world.note(|| format!("operator {}: {}", self.name, text.trim_end().replace('\n', "; ")));
                 }
+                let (wanted, steps) = match self.report(world, &mut objects, &live, (&goal, &seen, &plan)) {
+                    Ok(reported) => reported,
+                    Err(ended) => return self.rest(world, &ended),
+                };
                 if plan.actions.is_empty() {
+                    let unseen = unseen_in(&objects);
                     let heartbeat = Some(seen.now + HEARTBEAT);
                     let settled = (&seen, &unseen, heartbeat);
                     let ended = self.round.idle(plan.clone(), LearnsBy::Asking, settled);
                     self.rest(world, &ended);
                 }
-                self.steps = plan.actions.iter().cloned().collect();
-                self.basis = objects
-                    .cluster
-                    .as_ref()
-                    .map(|cluster| (seen, Wanted::of(cluster, objects.record, &live)));
+                self.steps = steps.into();
+                self.basis = Some((seen, wanted));
                 self.settle(world, plan);
                 // A member that fails between the two is the business of etcd's own check.
                 if !world.strict
@@ -183,6 +201,34 @@ impl Operator {
                 }
             }
         }
+    }
+
+    /// Writes the status, if there is a new one. Returns the steps that follow, unless what was observed might not hold any
+    /// more.
+    fn report(
+        &mut self,
+        world: &mut World,
+        objects: &mut Objects,
+        live: &Objects,
+        considered: (&Goal, &Observed, &Plan),
+    ) -> Result<(Wanted, Vec<Action>), Ended> {
+        let Some(cluster) = &objects.cluster else { return Err(Ended::Superseded) };
+        let wanted = Wanted::of(cluster, objects.record, live);
+        let (_, seen, plan) = considered;
+        if !self.reports {
+            return Ok((wanted, plan.actions.clone()));
+        }
+        let (status, work) = self.reporter.work(&mut self.round, cluster, considered);
+        let Some(status) = status.filter(|_| !self.bug.is_some_and(|bug| bug.hides(seen))) else {
+            return Ok((wanted, work.steps));
+        };
+        self.last_step = world.now;
+        let outcome = send(world, &status.request, wanted);
+        if let Some(written) = world.kube.objects.cluster.as_ref().filter(|_| outcome == Outcome::Done) {
+            self.reporter.wrote(cluster, written);
+            objects.cluster = Some(written.clone());
+        }
+        self.round.sent(&status, outcome, seen.now).map_or(Ok((wanted, work.steps)), Err)
     }
 
     /// Something may wake it at any moment of the pause.
@@ -205,7 +251,7 @@ impl Operator {
         self.last_step = world.now;
         let Some((seen, wanted)) = &self.basis else { return };
         let wanted = *wanted;
-        let mut request = match self.round.request(action, seen, &names()) {
+        let mut request = match self.round.request(action, seen, &self.reporter.names) {
             Ok(request) => request,
             Err(trouble) => return self.conclude(world, action, Outcome::NotDone(trouble)),
         };
@@ -273,12 +319,7 @@ fn unanswered() -> Outcome {
     Outcome::Ambiguous("no response".into())
 }
 
-/// Only for texts.
-fn names() -> Names {
-    Names { namespace: "sim".into(), cluster: "kv".into(), domain: "cluster.local".into() }
-}
-
 /// The goal.
-fn unseen(objects: &Objects) -> Unseen {
+fn unseen_in(objects: &Objects) -> Unseen {
     vec![objects.cluster.as_ref().map(|cluster| format!("{} {}", cluster.uid, cluster.version))]
 }

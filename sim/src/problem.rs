@@ -5,6 +5,8 @@ use std::fmt;
 use etcd_operator_core::observed::{MemberId, Ordinal};
 use etcd_operator_core::plan::Plan;
 
+use crate::agreement::Contradiction;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Problem {
     Violated(Violation),
@@ -26,6 +28,8 @@ pub enum Promise {
     Identity,
     /// The operator removes nothing that is needed.
     Service,
+    /// The status agrees with etcd.
+    Status,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +68,8 @@ pub enum Violation {
     EndedWithoutConsent(Ordinal),
     /// The operator recorded a form that this member never served in.
     RecordedEarly(Ordinal),
+    /// The status contradicted etcd for longer than an operator needs to observe it.
+    StatusContradictsEtcd(Contradiction),
 }
 
 /// What differs from the expected state at the end.
@@ -105,6 +111,7 @@ impl Violation {
             | Self::LeaderEndedFirst(_)
             | Self::EndedWithoutConsent(_)
             | Self::RecordedEarly(_) => Promise::Service,
+            Self::StatusContradictsEtcd(_) => Promise::Status,
         }
     }
 }

@@ -9,6 +9,7 @@ use etcd_operator_core::observed::Ordinal;
 use etcd_operator_core::plan::{Plan, Refusal, WaitingOn};
 
 use crate::agent;
+use crate::agreement::Agreement;
 use crate::bugs::Bug;
 use crate::ending::{self, Ending};
 use crate::etcd::{Change, Tick, election};
@@ -65,6 +66,7 @@ struct Run<'a> {
     world: World,
     operators: Vec<Operator>,
     changes: u64,
+    agreement: Agreement,
     /// A violation was excused, so the truth is not what the members know.
     truth_lost: bool,
 }
@@ -93,10 +95,11 @@ impl<'a> Run<'a> {
                 operator.sight = script.sight;
                 operator.troubles = script.troubles;
                 operator.disturbed = script.disturbed;
+                operator.reports = script.reports;
                 operator
             })
             .collect();
-        Self { script, world, operators, changes: 0, truth_lost: false }
+        Self { script, world, operators, changes: 0, agreement: Agreement::default(), truth_lost: false }
     }
 
     fn play(mut self) -> Result<Success, Failure> {
@@ -171,6 +174,9 @@ impl<'a> Run<'a> {
             operator.tick(&mut self.world);
             self.changes += before.map_or(0, |before| self.world.kube.objects.changes_since(&before));
         }
+        if self.script.reports {
+            self.agreement.check(&mut self.world, &self.operators);
+        }
         let Some(violation) = self.world.violation.take() else { return Ok(()) };
         let excused = match violation.promise() {
             // What is lost beyond what a quorum bears is lost.
@@ -180,8 +186,8 @@ impl<'a> Run<'a> {
             Promise::Identity => {
                 self.world.data_at_risk && (self.world.order_at_risk || self.world.has_adopted())
             }
-            // After that, what members know is not the truth that service is measured by.
-            Promise::Service => self.truth_lost,
+            // After that, what members know is not the truth that service and status are measured by.
+            Promise::Service | Promise::Status => self.truth_lost,
         };
         self.truth_lost |= excused;
         if excused { Ok(()) } else { Err(self.fail(Problem::Violated(violation))) }
@@ -207,7 +213,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Whoever asked for a form that cannot work notices that in the end.
+    /// A user who asked for a form that cannot work reverts it in the end.
     fn mend_form(&mut self) {
         for edit in [Edit::Revert, Edit::Harmless] {
             let flawed = |cluster: &Cluster| cluster.form.flaw.is_some() && !cluster.deleting;

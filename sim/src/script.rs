@@ -39,6 +39,9 @@ pub struct Script {
     pub disturbed: Option<(u64, Disturbance)>,
     pub disruption_budget: bool,
     pub windows: Vec<Window>,
+    /// Operators write the status, and it is compared with etcd. That takes as long as everything else, so only every other
+    /// random script has it.
+    pub reports: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -91,6 +94,7 @@ impl Script {
             disturbed: None,
             disruption_budget: true,
             windows: Vec::new(),
+            reports: true,
         }
     }
 
@@ -144,7 +148,7 @@ impl Script {
         script.faults.unbearable = random.chance(50);
         script.troubles = troubles;
         if !script.strict {
-            // Between the last look and the call nobody but etcd can check: neither a request that arrives late, nor what
+            // Between the last observation and the call only etcd can check: neither a request that arrives late, nor what
             // another operator does in the same moment.
             script.troubles.late_request = 0;
             script.operators = 1;
@@ -159,6 +163,7 @@ impl Script {
         script.faults.drain = often(20);
         script.faults.record_deleted = often(3);
         script.disruption_budget = !random.chance(200);
+        script.reports = seed.is_multiple_of(2);
         script
     }
 

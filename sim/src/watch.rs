@@ -23,7 +23,7 @@ pub fn volume_may_go(world: &mut World, ordinal: Ordinal, wanted: Wanted) {
         world.violate(Violation::MemberVolumeDeleted(ordinal));
     }
     let armed = world.kube.objects.order.is_some_and(|order| order.armed);
-    if armed && !is_deleting(world) {
+    if armed {
         world.violate(Violation::VolumeDeletedDuringBootstrap(ordinal));
     }
 }

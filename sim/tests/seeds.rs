@@ -6,6 +6,7 @@ use std::thread;
 
 use etcd_operator_core::decide::OnStop;
 use etcd_operator_core::observed::Ordinal;
+use etcd_operator_sim::agreement::Contradiction;
 use etcd_operator_sim::bugs::Bug;
 use etcd_operator_sim::etcd::Release;
 use etcd_operator_sim::problem::{Problem, Violation};
@@ -17,16 +18,24 @@ const SEEDS: usize = 5000;
 
 /// Seeds that once failed, each with what it showed. A change of the simulated world changes their stories, so what they
 /// taught is also a scenario in `core/tests/scenarios/` where a snapshot can tell it.
-const KEPT: [(u64, &str); 2] = [
+const KEPT: [(u64, &str); 4] = [
     (9854, "volumes adopted while they are being deleted: the new cluster lost its data before it began"),
     (11321, "the same, where a user deletes volumes, changes their mind and asks to adopt them"),
+    (
+        12481,
+        "a pod of a cluster that is being deleted used its order again, on a volume that had been deleted already",
+    ),
+    (
+        11814,
+        "a stop deleted all adopted volumes before anything ran on them: the cluster bootstraps anew, as a user asked",
+    ),
 ];
 
 type Symptom = fn(&Problem) -> bool;
 
 /// A planted bug, the seed that finds it fast, and what it looks like then. A change of the simulated world can make
 /// a seed miss its bug: then the test names another one.
-const CORPUS: [(Bug, u64, Symptom); 15] = [
+const CORPUS: [(Bug, u64, Symptom); 16] = [
     (Bug::QuorumSkipped, 1, |problem| matches!(problem, Problem::Violated(Violation::QuorumLost { .. }))),
     (Bug::VolumeReused, 19, does_not_converge),
     (Bug::OldOrderHonoured, 6, |problem| {
@@ -58,6 +67,10 @@ const CORPUS: [(Bug, u64, Symptom); 15] = [
     (Bug::LeaderFirst, 5, |problem| matches!(problem, Problem::Violated(Violation::LeaderEndedFirst(_)))),
     (Bug::MarginSkipped, 5, |problem| matches!(problem, Problem::Violated(Violation::QuorumLost { .. }))),
     (Bug::RecordedEarly, 1, |problem| matches!(problem, Problem::Violated(Violation::RecordedEarly(_)))),
+    (Bug::SilenceHidden, 2, |problem| {
+        use Contradiction::DoesNotServe;
+        matches!(problem, Problem::Violated(Violation::StatusContradictsEtcd(DoesNotServe(_))))
+    }),
 ];
 
 fn does_not_converge(problem: &Problem) -> bool {

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::Assessment;
 use crate::names::reason;
-use crate::observed::{Blocked, Exit, Ordinal, Process};
+use crate::observed::{Blocked, Exit, Ordinal, Process, Seen, Unanswered};
 
 /// How far a pod has come: as a member that etcd lists, or on its way to become one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -27,6 +27,8 @@ pub enum PodState {
     /// The peer Service does not list its address, so other members cannot find it.
     AddressNotPublished,
     PreviousMemberRunning,
+    /// Not listed, and its agent waits for this.
+    AgentWaiting(String),
     /// Its agent still holds the bootstrap order of a cluster that has bootstrapped.
     BootstrapResultPending,
     /// The agent waits on an empty volume, and other members find the pod.
@@ -50,11 +52,18 @@ impl Assessment<'_> {
             Process::DataLost => PodState::DataLost,
             _ if unlisted && !has_new_volume => PodState::VolumePending,
             _ if unlisted && !pod.published => PodState::AddressNotPublished,
-            Process::Started if unlisted => PodState::PreviousMemberRunning,
+            Process::Started if unlisted => self.running_unlisted(ordinal),
             Process::Forming if unlisted => PodState::BootstrapResultPending,
             Process::Waiting if unlisted => PodState::Joinable,
             Process::Waiting | Process::Forming => PodState::NotStarted,
             Process::Started => PodState::Running,
+        }
+    }
+
+    fn running_unlisted(&self, ordinal: Ordinal) -> PodState {
+        match self.seen.etcd.answers.get(&ordinal) {
+            Some(Seen::Unknown(Unanswered::AgentWaiting(awaited))) => PodState::AgentWaiting(awaited.clone()),
+            Some(_) | None => PodState::PreviousMemberRunning,
         }
     }
 }
@@ -112,6 +121,10 @@ impl PodState {
                 "previous etcd process still running",
                 "the previous etcd process to exit",
             ),
+            Self::AgentWaiting(awaited) => {
+                let text = format!("its agent waits for {awaited}");
+                return (reason::AGENT_WAITING, text, "its agent to start etcd");
+            }
             Self::BootstrapResultPending => (
                 reason::BOOTSTRAP_RESULT_PENDING,
                 "bootstrap result not delivered yet",

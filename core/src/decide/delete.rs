@@ -31,10 +31,14 @@ pub fn plan(goal: &Goal, seen: &Observed) -> Plan {
     }
 }
 
-/// Pods end first: a claim in use would stay, and a StatefulSet would create it again.
+/// Pods end first: a claim in use would stay, and a StatefulSet would create it again. So does the order: a request to create
+/// the StatefulSet can arrive late, and its pods would bootstrap once more.
 fn remove_volumes(seen: &Observed) -> Plan {
     if let Some(set) = &seen.set {
         return Plan::act(Action::DeleteSet { uid: set.uid.clone() });
+    }
+    if let Some(order) = &seen.order {
+        return Plan::act(Action::DeleteOrder { uid: order.uid.clone() });
     }
     let ours = |ordinal: Ordinal| {
         seen.claims.get(&ordinal).is_some_and(|claim| claim.cluster_uid == seen.cluster.uid)

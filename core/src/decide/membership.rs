@@ -42,7 +42,10 @@ pub fn keep_pods(seen: &Observed) -> Plan {
 /// So many pods, every volume labelled, no volume of a removed member: what can be done at once.
 fn keep_in_order(replicas: u8, facts: &Assessment<'_>, members: &Members) -> Plan {
     let seen = facts.seen;
-    set_replicas(seen, replicas).then(labels(seen, members)).then(stale_volumes(replicas, facts, members))
+    let pods = set_replicas(seen, replicas);
+    let volumes = labels(seen, members).then(stale_volumes(replicas, facts, members));
+    // A volume that is not being deleted counts as a member's while no quorum lists the members, and gets its pod again.
+    if replicas < seen.replicas() { volumes.then(pods) } else { pods.then(volumes) }
 }
 
 /// The label of a claim says whose data it holds. It is written before that member can be removed, so that afterwards the

@@ -92,6 +92,7 @@ pub mod reason {
         VOLUME_PENDING = "VolumePending";
         ADDRESS_NOT_PUBLISHED = "AddressNotPublished";
         PREVIOUS_MEMBER_RUNNING = "PreviousMemberRunning";
+        AGENT_WAITING = "AgentWaiting";
         BOOTSTRAP_RESULT_PENDING = "BootstrapResultPending";
         CATCHING_UP = "CatchingUp";
         MEMBER_STARTING = "MemberStarting";

@@ -1,8 +1,8 @@
-//! A settled cluster is observed again and again. As long as it looks the same, there is nothing to compute.
+//! A settled cluster is observed again and again. As long as an observation shows the same, there is nothing to compute.
 
 use jiff::Timestamp;
 
-use crate::observed::{self, Observed, Seen};
+use crate::observed::{Answer, Etcd, Observed, Seen};
 
 /// Versions of what matters and is not part of the snapshot: the content of objects.
 pub type Unseen = Vec<Option<String>>;
@@ -18,33 +18,42 @@ pub(super) struct Settled {
 impl Settled {
     /// `until`: then the status has to report that it is fresh, and whatever else depends on time has its turn, too.
     pub fn of(observed: &Observed, unseen: &Unseen, until: Option<Timestamp>) -> Self {
-        Self { observed: timeless(observed), unseen: unseen.clone(), until }
+        Self { observed: observed.clone(), unseen: unseen.clone(), until }
     }
 
     pub fn still_holds(&self, observed: &Observed, unseen: &Unseen) -> bool {
         self.until.is_some_and(|until| observed.now < until)
             && self.unseen == *unseen
-            && self.observed == timeless(observed)
+            && show_the_same(&self.observed, observed)
     }
 }
 
-/// Without what changes although nothing happens.
-fn timeless(observed: &Observed) -> Observed {
-    let versions = observed::Versions::default();
-    let mut observed = Observed { now: Timestamp::UNIX_EPOCH, versions, ..observed.clone() };
-    for answer in observed.etcd.answers.values_mut() {
-        if let Seen::Known(answer) = answer {
-            answer.applied_index = 0;
+/// Whether two observations differ only in what changes although nothing happens.
+pub fn show_the_same(one: &Observed, other: &Observed) -> bool {
+    let Observed { now: _, versions: _, cluster, order, set, record, pods, claims, taken, etcd } = one;
+    let Etcd { answers, members, via, silent_since } = etcd;
+    let same = |(one, other): (&Seen<Answer>, &Seen<Answer>)| match (one, other) {
+        (Seen::Known(one), Seen::Known(other)) => {
+            one == other || Answer { applied_index: one.applied_index, ..other.clone() } == *one
         }
-    }
-    observed
+        (one, other) => one == other,
+    };
+    let theirs = &other.etcd;
+    *via == theirs.via
+        && *members == theirs.members
+        && *silent_since == theirs.silent_since
+        && answers.keys().eq(theirs.answers.keys())
+        && answers.values().zip(theirs.answers.values()).all(same)
+        && *pods == other.pods
+        && (cluster, order, set) == (&other.cluster, &other.order, &other.set)
+        && (record, claims, taken) == (&other.record, &other.claims, &other.taken)
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
-    use crate::observed::{Answer, ClusterId, MemberId, Ordinal, Unanswered};
+    use crate::observed::{ClusterId, MemberId, Ordinal, Unanswered};
 
     use super::*;
 

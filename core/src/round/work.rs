@@ -36,7 +36,7 @@ pub struct Work {
 }
 
 /// One write beside the steps of a plan.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Effect {
     pub write: SideWrite,
     pub request: Request,
@@ -82,7 +82,7 @@ impl Round {
             agents: &agents(objects),
         };
         let status = status::of_cluster(&objects.cluster, &basis, seen.now)?;
-        Some(Effect { write: SideWrite::Status, request: Request::Kube(report(&objects.cluster, &status)?) })
+        Some(Effect { write: SideWrite::Status, request: Request::Kube(report(&objects.cluster, status)?) })
     }
 
     /// Where the name is taken, nothing is sent: what was observed is the answer. What the plan itself writes follows in a

@@ -261,6 +261,11 @@ fn read_pod(ordinal: Ordinal, words: &[&str], seen: &mut Observed) -> Result<()>
             "waiting" => pod.etcd = Process::Waiting,
             "forming" => pod.etcd = Process::Forming,
             "started" => pod.etcd = Process::Started,
+            "agent-waiting" => {
+                let awaited = Unanswered::AgentWaiting("its certificate".into());
+                seen.etcd.answers.insert(ordinal, Seen::Unknown(awaited));
+                pod.etcd = Process::Started;
+            }
             "data-lost" => pod.etcd = Process::DataLost,
             "beginning" => pod.etcd = Process::Beginning,
             "cannot-start" => {

@@ -137,17 +137,18 @@ impl Call<'_> {
         if !leader.leads() {
             return Err(Error::NotLeader);
         }
-        let heir = leader.applied.members.get(&to).filter(|peer| !peer.learner);
-        let heir = heir.ok_or(Error::BadLeaderTransferee)?.ordinal;
-        if heir == at {
+        let successor = leader.applied.members.get(&to).filter(|peer| !peer.learner);
+        let successor = successor.ok_or(Error::BadLeaderTransferee)?.ordinal;
+        if successor == at {
             return Ok(());
         }
         consensus::replicate(self.servers, self.network, self.truth, at, self.now, |_| true);
-        let there = self.servers.get(&heir).is_some_and(|server| server.id() == to && server.exit.is_none());
-        if !there || !self.network.connects(at, heir) {
+        let there =
+            self.servers.get(&successor).is_some_and(|server| server.id() == to && server.exit.is_none());
+        if !there || !self.network.connects(at, successor) {
             return Err(Error::Timeout);
         }
-        if !election::wins(self.servers, self.network, heir, self.now, true) {
+        if !election::wins(self.servers, self.network, successor, self.now, true) {
             return Err(Error::Timeout);
         }
         Ok(())
