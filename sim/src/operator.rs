@@ -6,7 +6,6 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use etcd_operator_core::decide::{Goal, decide};
-use etcd_operator_core::names::Names;
 use etcd_operator_core::observed::Observed;
 use etcd_operator_core::plan::{Action, Plan};
 use etcd_operator_core::request::{OnlyIf, Request, Write};

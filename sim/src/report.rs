@@ -57,6 +57,7 @@ impl Default for Reporter {
             listed: BTreeMap::new(),
             services: BTreeMap::new(),
             budget: None,
+            nodes: Default::default(),
             taken: BTreeSet::new(),
         };
         let names = Names { namespace: "sim".into(), cluster: "kv".into(), domain: "cluster.local".into() };
