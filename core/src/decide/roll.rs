@@ -115,10 +115,9 @@ impl<'a> Roll<'a> {
             Next::End(..) if self.set.template.as_ref() != Some(&self.wanted.form) => {
                 Plan::act(Action::SetTemplate { form: self.wanted.form.clone() })
             }
-            // A template that has another rendering is written beside the plan.
-            Next::End(..) if !self.set.followed || self.set.agent < self.goal.lowest_agent => {
-                Plan::wait(WaitingOn::Template)
-            }
+            Next::End(..) if !self.set.followed => Plan::wait(WaitingOn::Template),
+            // A template with an older agent is written again beside the plan.
+            Next::End(..) if self.set.agent < self.goal.lowest_agent => Plan::wait(WaitingOn::Template),
             Next::End(ordinal, ending) => match self.facts.seen.pods.get(&ordinal).map(|pod| pod.uid.clone())
             {
                 Some(uid) if ending == Ending::Evict => Plan::act(Action::EvictPod { ordinal, uid }),
