@@ -9,6 +9,7 @@ mod panicked;
 mod rollout;
 mod trouble;
 mod view;
+mod volumes;
 
 use std::collections::BTreeMap;
 

@@ -13,6 +13,7 @@ mod rolls;
 mod testbed;
 mod uninstall;
 mod user_guide;
+mod volumes;
 
 use std::time::Duration;
 
@@ -38,6 +39,7 @@ pub fn all() -> Vec<Test> {
         lifecycle::tests(&field),
         membership_faults::tests(&field),
         rolls::tests(&field),
+        volumes::tests(&field),
         operator_faults::tests(&field),
         uninstall::tests(&field),
         testbed::tests(&field),

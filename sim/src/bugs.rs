@@ -37,6 +37,10 @@ pub enum Bug {
     MarginSkipped,
     /// A form is recorded as soon as one member has it.
     RecordedEarly,
+    /// The StatefulSet is deleted with its pods, to create it again.
+    PodsNotOrphaned,
+    /// A StatefulSet that is missing is created again with as many pods as there are to be.
+    MissingSetIgnored,
 }
 
 impl Bug {
@@ -91,6 +95,20 @@ impl Bug {
         if self == Self::TemplateKept {
             let recorded = seen.record.as_ref().map(|record| &record.form);
             plan.actions.retain(|it| !matches!(it, Action::SetTemplate { form } if Some(form) == recorded));
+        }
+        if self == Self::PodsNotOrphaned {
+            for action in &mut plan.actions {
+                if let Action::OrphanSet { uid } = action {
+                    *action = Action::DeleteSet { uid: uid.clone() };
+                }
+            }
+        }
+        if self == Self::MissingSetIgnored && seen.set.is_none() {
+            for action in &mut plan.actions {
+                if let Action::SetReplicas { replicas } = action {
+                    *replicas = (*replicas).min(1);
+                }
+            }
         }
         if self == Self::LeaderFirst {
             plan.actions.iter_mut().for_each(|action| end_leader(seen, action));

@@ -29,5 +29,6 @@ pub mod random;
 mod rolling;
 pub mod run;
 pub mod script;
+pub mod volumes;
 mod watch;
 pub mod world;

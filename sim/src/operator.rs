@@ -5,12 +5,14 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
-use etcd_operator_core::decide::decide;
+use etcd_operator_core::decide::{Goal, decide, resizes};
 use etcd_operator_core::names::Names;
 use etcd_operator_core::observed::Observed;
 use etcd_operator_core::plan::{Action, Plan};
 use etcd_operator_core::request::{OnlyIf, Request, Write};
-use etcd_operator_core::round::{Clock, Ended, Freshness, LearnsBy, Next, Outcome, Round, Unseen};
+use etcd_operator_core::round::{
+    Clock, Effect, Ended, Freshness, LearnsBy, Next, Outcome, Round, SideWrite, Unseen,
+};
 use etcd_operator_core::status::Trouble;
 
 use crate::bugs::Bug;
@@ -162,6 +164,11 @@ impl Operator {
                     let text = plan.to_string();
                     world.note(|| format!("operator {}: {}", self.name, text.trim_end().replace('\n', "; ")));
                 }
+                let known = objects.cluster.as_ref();
+                let wanted = known.map(|cluster| Wanted::of(cluster, objects.record, &live));
+                if wanted.is_some_and(|wanted| self.resize(world, &goal, &seen, wanted)) {
+                    return;
+                }
                 if plan.actions.is_empty() {
                     let heartbeat = Some(seen.now + HEARTBEAT);
                     let settled = (&seen, &unseen, heartbeat);
@@ -169,10 +176,7 @@ impl Operator {
                     self.rest(world, &ended);
                 }
                 self.steps = plan.actions.iter().cloned().collect();
-                self.basis = objects
-                    .cluster
-                    .as_ref()
-                    .map(|cluster| (seen, Wanted::of(cluster, objects.record, &live)));
+                self.basis = wanted.map(|wanted| (seen, wanted));
                 self.settle(world, plan);
                 // A member that fails between the two is the business of etcd's own check.
                 if !world.strict
@@ -233,6 +237,38 @@ impl Operator {
         if killed || world.random.chance(self.troubles.crash) {
             self.crash(world);
         }
+    }
+
+    /// Writes beside the plan. Returns whether the round ends with one of them.
+    fn resize(&mut self, world: &mut World, goal: &Goal, seen: &Observed, wanted: Wanted) -> bool {
+        for write in resizes(goal, seen) {
+            let what = format!("resize {:?}", write.object);
+            let (name, request) = (SideWrite::Object(what.clone()), Request::Kube(write));
+            let effect = Effect { write: name, request };
+            if !self.round.is_due(&effect, seen.now) {
+                continue;
+            }
+            self.effects += 1;
+            let disturbance = self.disturbed.filter(|(nth, _)| *nth == self.effects).map(|(_, it)| it);
+            let outcome = match disturbance {
+                Some(Disturbance::KilledBefore) => unanswered(),
+                Some(Disturbance::FailsOnce) => Outcome::NotDone(Trouble::Failed("it fails once".into())),
+                Some(Disturbance::KilledAfter | Disturbance::AnswerLost) | None => {
+                    execute(world, &what, &effect.request, wanted)
+                }
+            };
+            let outcome = if disturbance == Some(Disturbance::AnswerLost) { unanswered() } else { outcome };
+            let ended = self.round.sent(&effect, outcome, seen.now);
+            if matches!(disturbance, Some(Disturbance::KilledBefore | Disturbance::KilledAfter)) {
+                self.crash(world);
+                return true;
+            }
+            if let Some(ended) = ended {
+                self.rest(world, &ended);
+                return true;
+            }
+        }
+        false
     }
 
     fn conclude(&mut self, world: &mut World, action: &Action, outcome: Outcome) {

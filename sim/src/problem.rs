@@ -80,6 +80,9 @@ pub enum Wrong {
     Forms,
     Template,
     Record,
+    /// A volume has another size or class than is wanted, although it could have it.
+    VolumeForms,
+    VolumeTemplate,
     ForeignVolumesNotRefused,
 }
 

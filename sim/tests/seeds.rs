@@ -26,15 +26,15 @@ type Symptom = fn(&Problem) -> bool;
 
 /// A planted bug, the seed that finds it fast, and what it looks like then. A change of the simulated world can make
 /// a seed miss its bug: then the test names another one.
-const CORPUS: [(Bug, u64, Symptom); 15] = [
+const CORPUS: [(Bug, u64, Symptom); 17] = [
     (Bug::QuorumSkipped, 1, |problem| matches!(problem, Problem::Violated(Violation::QuorumLost { .. }))),
     (Bug::VolumeReused, 19, does_not_converge),
     (Bug::OldOrderHonoured, 6, |problem| {
         use Violation::{EntryLost, OrderUsedTwice, SecondCluster};
         matches!(problem, Problem::Violated(OrderUsedTwice(_) | SecondCluster(_) | EntryLost(_)))
     }),
-    (Bug::LabelSkipped, 440, does_not_converge),
-    (Bug::CacheTrusted, 587, |problem| {
+    (Bug::LabelSkipped, 492, does_not_converge),
+    (Bug::CacheTrusted, 4071, |problem| {
         use Violation::{MemberVolumeDeleted, VoterDisrupted};
         matches!(problem, Problem::Violated(VoterDisrupted { .. } | MemberVolumeDeleted(_)))
     }),
@@ -43,10 +43,10 @@ const CORPUS: [(Bug, u64, Symptom); 15] = [
         matches!(problem, Problem::Violated(MemberVolumeDeleted(_) | VolumeDeletedDuringBootstrap(_)))
     }),
     (Bug::PreconditionsSkipped, 52, |problem| matches!(problem, Problem::Violated(_))),
-    (Bug::ForeignVolumesIgnored, 33, |problem| {
+    (Bug::ForeignVolumesIgnored, 52, |problem| {
         matches!(problem, Problem::Violated(Violation::ForeignVolumeDeleted(_)))
     }),
-    (Bug::AdoptionUnasked, 33, |problem| {
+    (Bug::AdoptionUnasked, 92, |problem| {
         matches!(problem, Problem::Violated(Violation::VolumeAdoptedUnasked(_)))
     }),
     (Bug::TemplateUnread, 1, |problem| matches!(problem, Problem::Violated(Violation::EndedUnprepared(_)))),
@@ -55,9 +55,15 @@ const CORPUS: [(Bug, u64, Symptom); 15] = [
         use Violation::{FormSpread, QuorumLost, TooManyEnded};
         matches!(problem, Problem::Violated(FormSpread(_) | QuorumLost { .. } | TooManyEnded { .. }))
     }),
-    (Bug::LeaderFirst, 5, |problem| matches!(problem, Problem::Violated(Violation::LeaderEndedFirst(_)))),
+    (Bug::LeaderFirst, 6, |problem| matches!(problem, Problem::Violated(Violation::LeaderEndedFirst(_)))),
     (Bug::MarginSkipped, 1, |problem| matches!(problem, Problem::Violated(Violation::QuorumLost { .. }))),
     (Bug::RecordedEarly, 1, |problem| matches!(problem, Problem::Violated(Violation::RecordedEarly(_)))),
+    (Bug::PodsNotOrphaned, 0, |problem| {
+        matches!(problem, Problem::Violated(Violation::VoterDisrupted { .. }))
+    }),
+    (Bug::MissingSetIgnored, 4, |problem| {
+        matches!(problem, Problem::Violated(Violation::VoterDisrupted { .. }))
+    }),
 ];
 
 fn does_not_converge(problem: &Problem) -> bool {

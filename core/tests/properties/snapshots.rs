@@ -118,7 +118,7 @@ fn record() -> impl Strategy<Value = Option<FormRecord>> {
     (form(), prop::bool::weighted(0.1)).prop_map(|(form, held)| {
         let held_generation = held.then_some(1);
         let (uid, version) = ("record".into(), Version::new(3, 6, 11));
-        Some(FormRecord { uid, form: form?, version, held_generation })
+        Some(FormRecord { uid, form: form?, version, held_generation, adopts: None })
     })
 }
 
@@ -251,7 +251,8 @@ pub fn settled() -> impl Strategy<Value = (Goal, Observed)> {
         let template = Some(form.clone());
         seen.set = Some(Set { template, ..Set::keeping(goal.size, "set") });
         let uid = "record".into();
-        seen.record = Some(FormRecord { uid, form: form.clone(), version, held_generation: None });
+        seen.record =
+            Some(FormRecord { uid, form: form.clone(), version, held_generation: None, adopts: None });
         for ordinal in 0..usize::from(goal.size) {
             let slot = Slot {
                 pod: Some((Process::Started, false, true, Some(form.clone()))),
@@ -286,7 +287,10 @@ fn fill(seen: &mut Observed, ordinal: usize, slot: &Slot) {
     let ordinal = Ordinal(ordinal as u8);
     let Slot { pod, claim, member, index, hash, alarmed, version, cluster } = slot.clone();
     if let Some((etcd, terminating, published, form)) = pod {
-        seen.pods.insert(ordinal, Pod { uid: format!("pod-{ordinal}"), terminating, published, etcd, form });
+        seen.pods.insert(
+            ordinal,
+            Pod { uid: format!("pod-{ordinal}"), terminating, published, etcd, form, orphaned: false },
+        );
     }
     if let Some((label, terminating, bound, owner)) = claim {
         let member = match label {
@@ -295,7 +299,10 @@ fn fill(seen: &mut Observed, ordinal: usize, slot: &Slot) {
             Label::Wrong => Some(MemberId(id.0 + 0x1000)),
         };
         let uid = format!("claim-{ordinal}");
-        seen.claims.insert(ordinal, Claim { uid, terminating, cluster_uid: owner.into(), bound, member });
+        seen.claims.insert(
+            ordinal,
+            Claim { uid, terminating, cluster_uid: owner.into(), bound, member, ..Claim::default() },
+        );
     }
     let Some((learner, start, voice)) = member else { return };
     let alarm = || Alarm { member: id, kind: "NOSPACE".into() };

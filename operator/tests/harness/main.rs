@@ -37,6 +37,8 @@ fn trials() -> Vec<Trial> {
         trial("create_with_every_effect_hit", || sweep::each_variant(sweep::CREATE)),
         trial("scale_with_every_effect_hit", || sweep::each_variant(sweep::SCALE)),
         trial("roll_with_every_effect_hit", || sweep::each_variant(sweep::ROLL)),
+        trial("grow_with_every_effect_hit", || sweep::each_variant(sweep::GROW)),
+        trial("move_with_every_effect_hit", || sweep::each_variant(sweep::MOVE)),
         trial("single_requests_fail", requests::fail),
         trial("a_watch_freezes", requests::freeze).with_ignored_flag(true),
         trial("every_edit_does_what_its_verdict_says", fields::every_edit_does_what_its_verdict_says)
