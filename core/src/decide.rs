@@ -11,6 +11,7 @@ mod opinion;
 mod roll;
 mod step;
 mod stop;
+mod volumes;
 
 use serde::{Deserialize, Serialize};
 
@@ -22,12 +23,14 @@ use crate::assess::{Assessment, Quorum, assess};
 use crate::form::Wanted;
 use crate::intent::Intent;
 pub use crate::intent::OnStop;
-use crate::observed::{Claim, Members, Observed, Ordinal, Unanswered};
+use crate::observed::{Claim, Members, Observed, Ordinal, Unanswered, VolumeForm};
 use crate::plan::{Action, Plan, Refusal, WaitingOn};
 use crate::schedule::Window;
 pub use delete::grace_seconds;
 pub use roll::Reason;
 pub(crate) use roll::Roll;
+pub(crate) use volumes::Volumes;
+pub use volumes::resizes;
 
 /// What is wanted of members and volumes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,6 +45,9 @@ pub struct Goal {
     /// What members are made from; none while that is not known.
     #[serde(default)]
     pub form: Option<Wanted>,
+    /// What volumes should be like; none while that is not known.
+    #[serde(default)]
+    pub volumes: Option<VolumeForm>,
     #[serde(default)]
     pub disruption_budget: bool,
     #[serde(default)]
@@ -65,6 +71,7 @@ impl From<&Intent> for Goal {
             on_delete: intent.storage.on_delete,
             adopts: intent.adopts.clone(),
             form: Some(Wanted::from(&intent.form)),
+            volumes: Some(intent.storage.volumes()),
             disruption_budget: intent.disruption_budget,
             supervised: intent.supervised,
             asked: intent.asked.clone(),
@@ -84,6 +91,7 @@ impl Goal {
             on_delete: OnDelete::Retain,
             adopts: None,
             form: None,
+            volumes: None,
             disruption_budget: true,
             supervised: false,
             asked: Asked::default(),
@@ -102,6 +110,7 @@ impl Goal {
             on_delete: spec.storage.on_delete,
             adopts: None,
             form: None,
+            volumes: None,
             disruption_budget: spec.pod_disruption_budget == DisruptionBudget::Enabled,
             supervised: false,
             asked: Asked::default(),
@@ -109,6 +118,15 @@ impl Goal {
             lowest_agent: Protocol::lowest(),
         }
     }
+}
+
+/// What a cluster that has bootstrapped is led to.
+#[derive(Clone, Copy)]
+struct Wishes<'a> {
+    size: u8,
+    asked: &'a Asked,
+    roll: Option<&'a Roll<'a>>,
+    volumes: Option<&'a Volumes<'a>>,
 }
 
 /// The next step. The same snapshot gives the same plan, and a settled cluster an empty one.
@@ -138,15 +156,22 @@ pub fn decide(goal: &Goal, seen: &Observed) -> Plan {
             return plan;
         }
     }
+    let volumes = Volumes::new(goal, seen);
     if facts.quorum == Quorum::NotBootstrapped {
-        return bootstrap::plan(goal, seen);
+        return bootstrap::plan(goal, seen, volumes.as_ref());
     }
     if let Some(ending) = bootstrap::end_of_order(goal, seen) {
         return ending;
     }
     match goal.size {
         0 => stop::plan(goal, &facts),
-        size => membership::plan(size, &goal.asked, &facts, roll.as_ref()),
+        size => {
+            let wishes = Wishes { size, asked: &goal.asked, roll: roll.as_ref(), volumes: volumes.as_ref() };
+            let plan = membership::plan(wishes, &facts);
+            // What is impossible blocks nothing else.
+            let refusals = volumes.filter(|_| plan.is_settled()).map(|it| it.refusals(facts.listed()));
+            plan.then(refusals.unwrap_or_default())
+        }
     }
 }
 
@@ -194,6 +219,8 @@ fn our_members<'a>(
 /// Sets the number of pods, unless it is so already.
 fn set_replicas(seen: &Observed, replicas: u8) -> Plan {
     match &seen.set {
+        // It is created again when it is gone.
+        Some(set) if set.terminating => Plan::wait(WaitingOn::SetGone),
         Some(set) if set.replicas == replicas => Plan::default(),
         Some(_) | None => Plan::act(Action::SetReplicas { replicas }),
     }

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::apps::v1::{
     StatefulSet, StatefulSetPersistentVolumeClaimRetentionPolicy, StatefulSetSpec, StatefulSetUpdateStrategy,
 };
-use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim};
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, PodTemplateSpec};
 use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -91,8 +91,18 @@ impl Desired<'_> {
         }
     }
 
-    /// Pods come all at once and wait in their agent; every restart is ours to choose.
     pub fn stateful_set(&self, replicas: u8, form: &Form) -> StatefulSet {
+        self.set_of(replicas, self.template(form, self.intent.adopts.clone()))
+    }
+
+    /// Whose volumes were adopted is recorded, so it outlives the annotation of the EtcdCluster.
+    pub fn recreated_set(&self, replicas: u8, record: &Record) -> StatefulSet {
+        let adopts = record.adopts.clone().or_else(|| self.intent.adopts.clone());
+        self.set_of(replicas, self.template(&record.form, adopts))
+    }
+
+    /// Pods come all at once and wait in their agent; every restart is ours to choose.
+    fn set_of(&self, replicas: u8, template: PodTemplateSpec) -> StatefulSet {
         let spec = StatefulSetSpec {
             replicas: Some(i32::from(replicas)),
             service_name: Some(self.names.peer_service()),
@@ -106,7 +116,7 @@ impl Desired<'_> {
                 when_scaled: Some("Retain".into()),
             }),
             selector: LabelSelector { match_labels: Some(self.names.selector()), match_expressions: None },
-            template: self.template(form, None),
+            template,
             volume_claim_templates: Some(vec![self.claim()]),
             ..StatefulSetSpec::default()
         };

@@ -49,8 +49,8 @@ pub fn of_action(action: &Action, goal: &Goal, names: &Names, seen: &Observed) -
         Action::AddFinalizer | Action::LabelClaim { .. } | Action::SetTemplate { .. } | Action::Accept(_) => {
             return None;
         }
-        // The first record of a cluster follows no rollout.
-        Action::RecordForm { .. } if seen.record.is_none() => return None,
+        // The first record of a cluster follows no rollout, and neither does one of the same form.
+        Action::RecordForm { form } if seen.record.as_ref().is_none_or(|it| it.form == *form) => return None,
         Action::RecordForm { form: _ } => {
             let note = format!("all {} members run with the changed spec", seen.replicas());
             Event::normal(event::ROLLOUT_FINISHED, "RollOut", note)
@@ -118,6 +118,11 @@ pub fn of_action(action: &Action, goal: &Goal, names: &Names, seen: &Observed) -
             Event::normal(event::DOWNGRADE_CANCELLED, "RollOut", "downgrade cancelled")
         }
         Action::EvictPod { ordinal, uid: _ } => restarted(*ordinal, goal, names, seen),
+        Action::OrphanSet { uid: _ } => Event::normal(
+            event::STATEFULSET_RECREATED,
+            "RecreateStatefulSet",
+            "deleted the StatefulSet without its pods, to create it again with other volumes",
+        ),
         Action::DeleteSet { uid: _ } => Event::normal(event::PODS_REMOVED, "Delete", "deleting all pods"),
         Action::AddLearner { ordinal, cluster: _ } => Event::normal(
             event::MEMBER_ADDED,
@@ -150,7 +155,10 @@ fn restarted(ordinal: Ordinal, goal: &Goal, names: &Names, seen: &Observed) -> E
 fn replicas_set(replicas: u8, terms: Terms<'_>, seen: &Observed) -> Event {
     let before = seen.replicas();
     let between = |from: u8, to: u8| Ordinal::below(to).skip(usize::from(from)).collect::<Vec<_>>();
-    if replicas > before {
+    if replicas == before {
+        let note = "created the StatefulSet again; its pods run on";
+        Event::normal(event::STATEFULSET_RECREATED, "RecreateStatefulSet", note)
+    } else if replicas > before {
         let note = format!("creating pods: {}", terms.pods(&between(before, replicas)));
         Event::normal(event::PODS_CREATED, "CreatePods", note)
     } else {
@@ -285,6 +293,8 @@ impl<'a> Change<'a> {
         let held = self.news(condition::READY, "False").filter(|it| it.reason == reason::NOT_ROLLED_OUT);
         let consent =
             self.news(condition::RECONCILING, "False").filter(|it| it.reason == reason::CONSENT_REQUIRED);
+        let resize = self.news(condition::VOLUMES_DIFFER, "True");
+        let resize = resize.filter(|it| it.reason == reason::VOLUME_RESIZE_FAILED);
         let news = [
             (condition::WRITE_FAILED, "True"),
             (condition::TLS_READY, "False"),
@@ -293,7 +303,7 @@ impl<'a> Change<'a> {
         ]
         .into_iter()
         .filter_map(|(type_, value)| self.news(type_, value));
-        let events = alarm.into_iter().chain(held).chain(consent).chain(news);
+        let events = alarm.into_iter().chain(held).chain(consent).chain(resize).chain(news);
         events.map(|it| Event::new(true, &it.reason, "Check", &it.message)).collect()
     }
 }

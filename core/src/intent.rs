@@ -17,6 +17,7 @@ use crate::asked::{Asked, Malformed};
 use crate::etcd_config::{AutoCompaction, MemberOptions};
 use crate::form::Form;
 use crate::names::{ADOPT_ANNOTATION, Names};
+use crate::observed::VolumeForm;
 use crate::rules::options::{DEFAULT_ELECTION_MILLISECONDS, DEFAULT_HEARTBEAT_MILLISECONDS};
 use crate::schedule::{Schedule, Window};
 use crate::version::Version;
@@ -57,6 +58,12 @@ pub struct Storage {
     pub bytes: u64,
     pub on_stop: OnStop,
     pub on_delete: DeletePolicy,
+}
+
+impl Storage {
+    pub fn volumes(&self) -> VolumeForm {
+        VolumeForm { bytes: self.bytes, class: self.claim.storage_class_name.clone() }
+    }
 }
 
 /// [`StopPolicy`] without what this version cannot do.
@@ -143,7 +150,7 @@ fn window_of(window: &api::MaintenanceWindow) -> Option<Window> {
 }
 
 fn storage_of(storage: api::Storage) -> Option<Storage> {
-    let size = storage.requested_by_template().unwrap_or_else(|| storage.size.clone());
+    let size = storage.size_in_effect();
     let template = storage.volume_claim_template.unwrap_or_default();
     let api::TemplateMetadata { labels, annotations } = template.metadata.unwrap_or_default();
     let requests = BTreeMap::from([("storage".into(), amount(&size))]);

@@ -70,8 +70,14 @@ fn without_tls(cluster: &EtcdCluster) -> Option<Notice> {
 }
 
 fn without_effect(cluster: &EtcdCluster) -> Vec<Notice> {
-    let Some(template) = &cluster.spec.storage.volume_claim_template else { return Vec::new() };
+    let storage = &cluster.spec.storage;
+    let Some(template) = &storage.volume_claim_template else { return Vec::new() };
     let claim = &template.spec;
+    let requested = storage.requested_by_template().and_then(|it| it.bytes());
+    let other_size = requested.is_some_and(|it| Some(it) != storage.size_in_effect().bytes());
+    let class = storage.storage_class_name.as_ref();
+    let other_class = claim.storage_class_name.is_some()
+        && class.is_some_and(|_| claim.storage_class_name.as_ref() != class);
     let limits = claim.resources.as_ref().and_then(|resources| resources.limits.as_ref());
     let own_volume = "no effect: every member gets an empty volume of its own";
     [
@@ -82,6 +88,16 @@ fn without_effect(cluster: &EtcdCluster) -> Vec<Notice> {
             "spec.storage.volumeClaimTemplate.spec.resources.limits",
             limits.is_some(),
             "no effect: a volume has the size that it requests",
+        ),
+        (
+            "spec.storage.volumeClaimTemplate.spec.resources.requests",
+            other_size,
+            "no effect: spec.storage.size is in effect",
+        ),
+        (
+            "spec.storage.volumeClaimTemplate.spec.storageClassName",
+            other_class,
+            "no effect: spec.storage.storageClassName is in effect",
         ),
     ]
     .into_iter()

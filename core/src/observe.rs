@@ -12,18 +12,23 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{ConfigMap, Event, Node, PersistentVolumeClaim, Pod, Service};
+use k8s_openapi::api::core::v1::{
+    ConfigMap, Event, Node, PersistentVolumeClaim, PersistentVolumeClaimSpec, PersistentVolumeClaimStatus,
+    Pod, Service,
+};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Amount;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, ResourceExt};
 
 use crate::agent::Protocol;
-use crate::api::EtcdCluster;
+use crate::api::{EtcdCluster, Quantity};
 use crate::decide::{Goal, OnStop};
-use crate::form::{Digest, Form, Record};
+use crate::form::{Digest, Form, Record, adopts};
 use crate::names::{CLUSTER_UID_LABEL, FINALIZER, MEMBER_ID_LABEL, Names};
 use crate::observed::{
-    self, Claim, Cluster, ClusterId, FormRecord, Formed, MemberId, Observed, Order, Ordinal, Owner, Seen,
-    Set, Taken, Unread, Versions,
+    self, Claim, Cluster, ClusterId, FormRecord, Formed, MemberId, Observed, Order, Ordinal, Owner, Resize,
+    Seen, Set, Taken, Unread, Versions, VolumeForm,
 };
 use crate::order::{self, BootstrapOrder};
 use crate::request::{Object, Role};
@@ -63,8 +68,13 @@ pub struct Questions {
 }
 
 impl Objects {
+    /// As many as [`Observed::replicas`] of them.
     pub fn replicas(&self) -> u8 {
-        self.set.as_deref().map_or(0, replicas)
+        let pods = self.pods.iter().filter(|(_, pod)| pod.metadata.deletion_timestamp.is_none());
+        let claims = self.claims.iter().filter(|(_, claim)| claim.metadata.deletion_timestamp.is_none());
+        let last = pods.map(|(ordinal, _)| ordinal).chain(claims.map(|(ordinal, _)| ordinal)).max();
+        let there = || last.map_or(0, |last| last.0.saturating_add(1));
+        self.set.as_deref().map_or_else(there, replicas)
     }
 
     pub fn questions(&self, goal: &Goal) -> Questions {
@@ -140,15 +150,19 @@ pub fn observe(
             unmarked: forms.unmarked,
             followed: is_followed(set),
             agent: agent(set),
+            terminating: set.metadata.deletion_timestamp.is_some(),
+            volumes: volume_form(set),
+            adopts: set.spec.as_ref().and_then(|spec| adopts(&spec.template)),
         }),
         record: record.map(|(uid, record)| FormRecord {
             uid,
             form: record.digest,
             version: record.form.version,
             held_generation: record.held_generation,
+            adopts: record.adopts,
         }),
         pods: BTreeMap::new(),
-        claims: objects.claims.iter().map(|(&ordinal, it)| (ordinal, claim(it))).collect(),
+        claims: objects.claims.iter().map(|(&ordinal, it)| (ordinal, claim(it, set))).collect(),
         etcd: etcd(replies),
         versions: versions(objects),
         taken: objects.taken.clone(),
@@ -190,6 +204,7 @@ fn see_pod(
     let ran = container::Ran { responded: memory.has_responded(&uid), is_member };
     observed::Pod {
         terminating: pod.metadata.deletion_timestamp.is_some(),
+        orphaned: !pod.owner_references().iter().any(|owner| owner.controller == Some(true)),
         form: Digest::on(&pod.metadata).or_else(|| forms.of_unmarked_pods.clone()),
         agent: Protocol::on(&pod.metadata),
         published: memory.is_found_by_name(&uid, seen.now),
@@ -264,15 +279,54 @@ fn replicas(set: &StatefulSet) -> u8 {
     u8::try_from(replicas).unwrap_or(u8::MAX)
 }
 
-fn claim(claim: &PersistentVolumeClaim) -> Claim {
+fn claim(claim: &PersistentVolumeClaim, set: Option<&StatefulSet>) -> Claim {
     let label = |name: &str| claim.labels().get(name).cloned();
+    let created = |metadata: &ObjectMeta| metadata.creation_timestamp.as_ref().map(|time| time.0);
+    let set_created = set.and_then(|set| created(&set.metadata));
     Claim {
         uid: uid(claim),
         terminating: claim.metadata.deletion_timestamp.is_some(),
         cluster_uid: label(CLUSTER_UID_LABEL).unwrap_or_default(),
         bound: claim.spec.as_ref().is_some_and(|spec| spec.volume_name.is_some()),
         member: label(MEMBER_ID_LABEL).and_then(|id| hexadecimal(&id)).map(MemberId),
+        requested_bytes: requested(claim.spec.as_ref()),
+        capacity_bytes: bytes(claim.status.as_ref().and_then(|status| status.capacity.as_ref())),
+        class: claim.spec.as_ref().and_then(|spec| spec.storage_class_name.clone()),
+        resize: claim.status.as_ref().and_then(resize),
+        precedes_set: set_created.is_some_and(|set| created(&claim.metadata).is_some_and(|it| it < set)),
     }
+}
+
+fn volume_form(set: &StatefulSet) -> Option<VolumeForm> {
+    let claim = set.spec.as_ref()?.volume_claim_templates.as_ref()?.first()?.spec.as_ref()?;
+    Some(VolumeForm { bytes: requested(Some(claim))?, class: claim.storage_class_name.clone() })
+}
+
+fn requested(claim: Option<&PersistentVolumeClaimSpec>) -> Option<u64> {
+    bytes(claim?.resources.as_ref()?.requests.as_ref())
+}
+
+fn bytes(amounts: Option<&BTreeMap<String, Amount>>) -> Option<u64> {
+    Quantity::Text(amounts?.get("storage")?.0.clone()).bytes()
+}
+
+/// Kubernetes keeps the state in `allocatedResourceStatuses`, older versions only in conditions. What failed is in words only
+/// there.
+fn resize(status: &PersistentVolumeClaimStatus) -> Option<Resize> {
+    let states = status.allocated_resource_statuses.as_ref();
+    let state = states.and_then(|it| it.get("storage")).map_or("", String::as_str);
+    let conditions = || status.conditions.iter().flatten().filter(|it| it.status == "True");
+    let error = conditions().find(|it| it.type_.ends_with("ResizeError"));
+    if error.is_some() || state.ends_with("Infeasible") {
+        let words = error.and_then(|it| it.message.clone()).filter(|words| !words.is_empty());
+        return Some(Resize::Failed(words.unwrap_or_else(|| state.into())));
+    }
+    let waits = conditions().any(|it| it.type_ == "FileSystemResizePending");
+    if waits || state.starts_with("NodeResize") {
+        return Some(Resize::FileSystemPending);
+    }
+    let begun = !state.is_empty() || conditions().any(|it| it.type_ == "Resizing");
+    begun.then_some(Resize::InProgress)
 }
 
 fn uid(object: &impl ResourceExt) -> String {

@@ -198,6 +198,23 @@ pub struct Set {
     /// The agent of the pods that it creates.
     #[serde(default = "Protocol::first")]
     pub agent: Protocol,
+    /// It is being deleted. Its controller creates and ends no pods any more.
+    #[serde(default)]
+    pub terminating: bool,
+    /// What the volumes of new pods are created with; none if that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volumes: Option<VolumeForm>,
+    /// The previous cluster whose volumes its pods accept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adopts: Option<String>,
+}
+
+/// What a volume is asked to be like.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VolumeForm {
+    pub bytes: u64,
+    /// None leaves it to the default of the Kubernetes cluster.
+    pub class: Option<String>,
 }
 
 impl Set {
@@ -211,6 +228,9 @@ impl Set {
             unmarked: false,
             followed: true,
             agent: Protocol::CURRENT,
+            terminating: false,
+            volumes: None,
+            adopts: None,
         }
     }
 }
@@ -223,6 +243,9 @@ pub struct FormRecord {
     /// The generation of the EtcdCluster whose edits wait for the next one.
     #[serde(default)]
     pub held_generation: Option<i64>,
+    /// The previous cluster whose volumes the members accept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adopts: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -240,6 +263,9 @@ pub struct Pod {
     pub node: Option<String>,
     #[serde(default = "Protocol::first")]
     pub agent: Protocol,
+    /// Nothing owns it, so Kubernetes does not delete it with anything else.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub orphaned: bool,
 }
 
 /// What goes on in a pod's etcd container, as far as is known.
@@ -282,7 +308,7 @@ pub struct Exit {
 }
 
 /// A volume claim.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claim {
     pub uid: String,
     pub terminating: bool,
@@ -292,6 +318,28 @@ pub struct Claim {
     pub bound: bool,
     /// The member whose data it holds; written before that member can be removed.
     pub member: Option<MemberId>,
+    /// What it asks for, and what the volume behind it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requested_bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity_bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resize: Option<Resize>,
+    /// It was created before the StatefulSet that is there, so perhaps from another template.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub precedes_set: bool,
+}
+
+/// What the storage reports while a volume has another size than its claim asks for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Resize {
+    InProgress,
+    /// The volume is larger already; its file system grows when a kubelet gets to it.
+    FileSystemPending,
+    /// In the storage's words. It might try again.
+    Failed(String),
 }
 
 /// What etcd says of itself.
@@ -455,8 +503,16 @@ impl Observed {
         claims.chain(pods).max().map_or(0, |highest| highest.0 + 1)
     }
 
-    /// How many pods the StatefulSet keeps; none without a StatefulSet.
+    /// How many pods the StatefulSet keeps. One that is missing is created again, so it says nothing: what is there counts.
     pub fn replicas(&self) -> u8 {
-        self.set.as_ref().map_or(0, |set| set.replicas)
+        self.set.as_ref().map_or_else(|| self.span(), |set| set.replicas)
+    }
+
+    /// Whether no pod stays and none is created.
+    pub fn keeps_no_pods(&self) -> bool {
+        match &self.set {
+            Some(set) => set.replicas == 0,
+            None => self.pods.values().all(|pod| pod.terminating),
+        }
     }
 }

@@ -75,6 +75,10 @@ pub enum Action {
     DeleteSet {
         uid: String,
     },
+    /// Its pods stay and run on. It is created again with another template of volumes.
+    OrphanSet {
+        uid: String,
+    },
     /// Writes down which form all members run.
     RecordForm {
         form: Digest,
@@ -137,6 +141,7 @@ impl Action {
             | Self::AdoptClaim { .. }
             | Self::DeleteClaim { .. }
             | Self::DeleteSet { .. }
+            | Self::OrphanSet { .. }
             | Self::RecordForm { .. }
             | Self::SetTemplate { .. }
             | Self::Accept(_)
@@ -190,7 +195,9 @@ impl Action {
         let (Self::CreateOrder { size: pods } | Self::SetReplicas { replicas: pods }) = self else {
             return 0;
         };
-        if *pods > seen.replicas() { *pods } else { 0 }
+        // A missing StatefulSet might have to create any of them.
+        let kept = seen.set.as_ref().map_or(0, |set| set.replicas);
+        if *pods > kept { *pods } else { 0 }
     }
 }
 
@@ -241,6 +248,12 @@ pub enum WaitingOn {
     },
     ClaimsGone {
         ordinals: Vec<Ordinal>,
+    },
+    /// Kubernetes has not deleted the StatefulSet yet.
+    SetGone,
+    /// These members have to serve before the next one is replaced.
+    OthersServe {
+        down: Vec<MemberId>,
     },
     /// The StatefulSet's controller has not read its last template yet.
     Template,
@@ -350,6 +363,17 @@ pub enum Refusal {
     EditHeld,
     /// The members cannot get to the wanted version in one step.
     VersionPath(path::Refusal),
+    /// These volumes have more than is wanted.
+    VolumesCannotShrink {
+        wanted_bytes: u64,
+        volumes: Vec<(Ordinal, u64)>,
+    },
+    /// Another class needs a new volume, and the only voter has the only copy of the data.
+    ClassNeedsMembers {
+        ordinal: Ordinal,
+        class: Option<String>,
+        wanted: String,
+    },
 }
 
 impl Plan {

@@ -96,6 +96,10 @@ pub enum Change {
     Adopt,
     /// Writes down whose data a claim holds.
     Label(MemberId),
+    /// What a claim asks for, in bytes.
+    Resize(u64),
+    /// Deletes it, and leaves what it owns.
+    Orphan,
     /// The object as it should be.
     Create(Value),
     Apply(Value),
@@ -182,6 +186,7 @@ pub fn request(action: &Action, seen: &Observed, turn: usize) -> Option<Request>
             }
         }
         Action::DeleteSet { ref uid } => delete(Object::Set, uid),
+        Action::OrphanSet { ref uid } => unchanged(Object::Set, uid, versions.set.as_ref(), Change::Orphan),
         Action::AddLearner { ordinal, cluster } => {
             call(cluster, None, turn, MemberChange::AddLearner(ordinal))
         }

@@ -147,6 +147,11 @@ impl Round {
         request(action, seen, self.refusals).ok_or_else(no_member)
     }
 
+    /// Whether a write beside the steps is sent now: one that failed waits for a while.
+    pub fn is_due(&self, effect: &Effect, now: Timestamp) -> bool {
+        self.writes.is_due(&effect.write, now)
+    }
+
     /// What became of a write beside the steps. Returns how the round ends if what was observed might not hold any more:
     /// then no step follows.
     pub fn sent(&mut self, effect: &Effect, outcome: Outcome, now: Timestamp) -> Option<Ended> {

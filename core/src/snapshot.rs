@@ -4,10 +4,11 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::api::Quantity;
 use crate::asked::Asked;
 use crate::assess::assess;
 use crate::decide::{Goal, decide};
-use crate::observed::Observed;
+use crate::observed::{Observed, VolumeForm};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
@@ -18,12 +19,16 @@ pub struct Snapshot {
 /// The goal, the facts and the plan.
 impl fmt::Display for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Goal { size, paused, on_stop, on_delete, adopts, form, .. } = &self.goal;
+        let Goal { size, paused, on_stop, on_delete, adopts, form, volumes, .. } = &self.goal;
         let Goal { disruption_budget: _, supervised, asked, windows, lowest_agent: _, .. } = &self.goal;
         write!(f, "goal: size {size}, on stop {on_stop:?}, on delete {on_delete:?}")?;
         f.write_str(if *paused { ", paused" } else { "" })?;
         adopts.iter().try_for_each(|uid| write!(f, ", adopts the volumes of {uid}"))?;
         form.iter().try_for_each(|it| write!(f, ", form {} (etcd {})", it.form, it.version))?;
+        if let Some(VolumeForm { bytes, class }) = volumes {
+            let class = class.as_deref().unwrap_or("default");
+            write!(f, ", volumes of {} (class {class})", Quantity::of_bytes(*bytes))?;
+        }
         f.write_str(if *supervised { ", supervised" } else { "" })?;
         if *asked != Asked::default() {
             write!(f, ", asked for {asked:?}")?;

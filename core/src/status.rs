@@ -10,6 +10,7 @@ mod rollout;
 mod spread;
 mod trouble;
 mod view;
+mod volumes;
 
 use std::collections::BTreeMap;
 

@@ -6,6 +6,8 @@
 mod rolls;
 #[path = "properties/snapshots.rs"]
 mod snapshots;
+#[path = "properties/volumes.rs"]
+mod volumes;
 
 use etcd_operator_core::assess::{Quorum, assess};
 use etcd_operator_core::decide::{Goal, decide};

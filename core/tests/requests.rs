@@ -11,7 +11,7 @@ use std::{env, fs};
 use etcd_operator_core::api::EtcdCluster;
 use etcd_operator_core::asked::Accepted;
 use etcd_operator_core::desired::Desired;
-use etcd_operator_core::form::Digest;
+use etcd_operator_core::form::{self, Digest, Record};
 use etcd_operator_core::names::Names;
 use etcd_operator_core::observed::{ClusterId, MemberId, Observed, Ordinal, Versions};
 use etcd_operator_core::plan::Action;
@@ -58,6 +58,7 @@ fn actions(form: &Digest) -> Vec<(Action, Observed)> {
         (Action::DeletePod { ordinal: ONE, uid: uid() }, running.clone()),
         (Action::EvictPod { ordinal: ONE, uid: uid() }, running.clone()),
         (Action::DeleteSet { uid: uid() }, running.clone()),
+        (Action::OrphanSet { uid: uid() }, running.clone()),
         (Action::RecordForm { form: form.clone() }, running.clone()),
         (Action::RecordForm { form: form.clone() }, seen("running 3\nrecord A")),
         (Action::SetTemplate { form: form.clone() }, running.clone()),
@@ -80,6 +81,8 @@ fn beside(cluster: &EtcdCluster) -> Vec<(&'static str, Write)> {
     let status = serde_json::from_value(json!({"readyReplicas": 1})).expect("a status");
     let pod = |change| Write { object: Object::Pod(ONE), only_if: same(), change };
     let labels = json!({"metadata": {"labels": {"team": "shop", "tier": null}}});
+    let only_if = OnlyIf::Unchanged("their-uid".into(), "111".into());
+    let resize = Write { object: Object::Claim(ONE), only_if, change: Change::Resize(20 << 30) };
     vec![
         ("write the status", report(cluster, status).expect("it has a version")),
         ("create a Service", service(OnlyIf::Absent, Change::Create(content()))),
@@ -87,6 +90,7 @@ fn beside(cluster: &EtcdCluster) -> Vec<(&'static str, Write)> {
         ("delete a Service", service(same(), Change::Delete)),
         ("end a pod of a deleted cluster", pod(Change::DeleteWithin(2))),
         ("change the labels of a pod", pod(Change::Merge(labels))),
+        ("let a volume grow", resize),
     ]
 }
 
@@ -183,4 +187,48 @@ fn a_form_that_is_not_known_is_not_written() {
     };
     assert!(http(&write(intent.form.digest()), target).is_some());
     assert!(http(&write(Digest("another".into())), target).is_none());
+}
+
+/// The StatefulSet is created again from the record alone.
+#[test]
+fn a_record_has_whose_volumes_were_adopted_and_stays_what_it_was_otherwise() {
+    let adopting: EtcdCluster = serde_json::from_value(json!({
+        "apiVersion": "etcd.etcd.io/v1alpha1", "kind": "EtcdCluster", "spec": {},
+        "metadata": {"name": "kv", "namespace": "ns", "uid": "cluster-uid",
+            "annotations": {"etcd.etcd.io/adopt-volumes-of": "former-uid"}},
+    }))
+    .expect("it is a cluster");
+    let mut cluster = adopting.clone();
+    cluster.metadata.annotations = None;
+    let names = Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() };
+    let (before, after) = (validate(&adopting).expect("valid"), validate(&cluster).expect("valid"));
+    let desired = |intent| Desired { intent, names: &names, agent_image: "op:1" };
+    let set = desired(&before).stateful_set(3, &before.form);
+    let digest = before.form.digest();
+    let earlier = Record {
+        digest: digest.clone(),
+        form: before.form.clone(),
+        of_unmarked_pods: true,
+        held_generation: Some(4),
+        adopts: None,
+    };
+    let desired = desired(&after);
+    let target =
+        |set, record| Target { cluster: &cluster, names: &names, desired: Some(&desired), set, record };
+    let body = |object, change, target| -> Value {
+        let write = Write { object, only_if: OnlyIf::Absent, change };
+        serde_json::from_slice(http(&write, target).expect("it can be written").body()).expect("JSON")
+    };
+    let recorded = |set, record| -> Record {
+        let object = body(Object::Form, Change::RecordForm(digest.clone()), target(set, record));
+        let text = object["data"]["form.json"].as_str().expect("text");
+        serde_json::from_str(text).expect("a record")
+    };
+    let adopts = Some("former-uid".to_owned());
+    let expected = Record { adopts: adopts.clone(), ..earlier.clone() };
+    assert_eq!(recorded(Some(&set), Some(&earlier)), expected);
+    assert_eq!(recorded(None, Some(&expected)), expected, "the StatefulSet is missing");
+    let created = body(Object::Set, Change::CreateSet(3), target(None, Some(&expected)));
+    let template = serde_json::from_value(created["spec"]["template"].clone()).expect("a template");
+    assert_eq!(form::adopts(&template), adopts);
 }

@@ -54,6 +54,7 @@ fn with_forms() -> impl Strategy<Value = (Goal, Observed)> {
                 form,
                 version,
                 held_generation: held.then_some(1),
+                adopts: None,
             });
             (goal, seen)
         },

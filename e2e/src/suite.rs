@@ -14,6 +14,7 @@ mod spread;
 mod testbed;
 mod uninstall;
 mod user_guide;
+mod volumes;
 
 use std::time::Duration;
 
@@ -40,6 +41,7 @@ pub fn all() -> Vec<Test> {
         membership_faults::tests(&field),
         rolls::tests(&field),
         spread::tests(&field),
+        volumes::tests(&field),
         operator_faults::tests(&field),
         uninstall::tests(&field),
         testbed::tests(&field),

@@ -41,6 +41,10 @@ pub enum Bug {
     ConsentSkipped,
     /// The status is not written while a member does not respond.
     SilenceHidden,
+    /// The StatefulSet is deleted with its pods, to create it again.
+    PodsNotOrphaned,
+    /// A StatefulSet that is missing is created again with as many pods as there are to be.
+    MissingSetIgnored,
 }
 
 impl Bug {
@@ -107,6 +111,20 @@ impl Bug {
             && seen.set.as_ref().is_some_and(|set| set.agent > pod.agent)
         {
             plan = Plan::act(Action::DeletePod { ordinal: *ordinal, uid: pod.uid.clone() });
+        }
+        if self == Self::PodsNotOrphaned {
+            for action in &mut plan.actions {
+                if let Action::OrphanSet { uid } = action {
+                    *action = Action::DeleteSet { uid: uid.clone() };
+                }
+            }
+        }
+        if self == Self::MissingSetIgnored && seen.set.is_none() {
+            for action in &mut plan.actions {
+                if let Action::SetReplicas { replicas } = action {
+                    *replicas = (*replicas).min(1);
+                }
+            }
         }
         if self == Self::LeaderFirst {
             plan.actions.iter_mut().for_each(|action| end_leader(seen, action));

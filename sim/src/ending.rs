@@ -9,6 +9,7 @@ use etcd_operator_core::quorum::quorum;
 use crate::etcd::Peer;
 use crate::kube::{Cluster, Volume};
 use crate::problem::Wrong;
+use crate::volumes::Class;
 use crate::world::World;
 
 /// The state at the end, without what differs between two runs: UIDs, times, IDs.
@@ -22,6 +23,7 @@ pub struct Ending {
     /// Whether each claim belongs to the present cluster and is labelled with a member.
     pub claims: Vec<(Ordinal, bool, bool)>,
     pub members: Vec<(Ordinal, bool)>,
+    pub volumes: Vec<(Class, u64, u64)>,
 }
 
 impl Ending {
@@ -38,8 +40,12 @@ impl Ending {
             formed: cluster.is_some_and(|cluster| cluster.formed.is_some()),
             replicas: objects.set.map(|set| set.spec.replicas),
             pods: objects.pods.iter().map(|(&it, pod)| (it, Some(pod.template.form) == wanted)).collect(),
-            claims: claims.map(|(&it, claim)| (it, !foreign.contains(&it), claim.member.is_some())).collect(),
+            claims: claims
+                .clone()
+                .map(|(&it, claim)| (it, !foreign.contains(&it), claim.member.is_some()))
+                .collect(),
             members,
+            volumes: claims.clone().map(|(_, it)| (it.class, it.requested, it.capacity)).collect(),
         }
     }
 }
@@ -82,6 +88,8 @@ pub fn differences(world: &World, plans: &[&Plan]) -> Vec<Wrong> {
             (objects.set.is_some_and(|set| set.spec.template.form == cluster.form), Wrong::Template),
             (objects.record.is_some_and(|record| record.form == cluster.form), Wrong::Record),
             (wanted.iter().all(|ordinal| world.servers.contains_key(ordinal)), Wrong::EtcdNotRunning),
+            (world.volumes_are_as_wanted(), Wrong::VolumeForms),
+            (world.new_volumes_are_as_wanted(), Wrong::VolumeTemplate),
         ]));
     }
     differences

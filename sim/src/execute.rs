@@ -1,20 +1,21 @@
 //! Carries out one request. The API server checks what a write depends on, and etcd what it checks by itself; neither knows
 //! why it was decided.
 
+use std::fmt::Display;
 use std::rc::Rc;
 
 use etcd_operator_core::decide::{Goal, OnDelete, OnStop};
 use etcd_operator_core::form::Digest;
 use etcd_operator_core::observed::Ordinal;
-use etcd_operator_core::plan::Action;
 use etcd_operator_core::request::{self, Change, MemberChange, Object, OnlyIf, Request, Write};
 use etcd_operator_core::round::Outcome;
 use etcd_operator_core::status::Trouble;
 
 use crate::etcd::api::{self, Call};
 use crate::form::Form;
-use crate::kube::{Cluster, Objects, Order, Record, Set, SetSpec, Template};
+use crate::kube::{Cluster, Objects, Order, Pod, Record, Set, SetSpec, Template};
 use crate::rolling;
+use crate::volumes::Volumes;
 use crate::watch;
 use crate::world::World;
 
@@ -29,7 +30,8 @@ pub struct Wanted {
     /// under way.
     pub data_may_go: bool,
     pub form: Form,
-    pub recorded: Option<Form>,
+    pub volumes: Volumes,
+    pub recorded: Option<Record>,
     /// It arrives long after it was sent.
     pub late: bool,
 }
@@ -45,7 +47,8 @@ impl Wanted {
         Self {
             cluster: read.uid,
             form: read.form,
-            recorded: record.map(|record| record.form),
+            volumes: read.volumes,
+            recorded: record,
             late: false,
             adopts: adopts.and_then(|former| former.strip_prefix("cluster-")?.parse().ok()),
             stopping: wants(|goal, _| goal.size == 0),
@@ -58,18 +61,18 @@ impl Wanted {
 
     /// The form with this digest: the one that is wanted, the one that is recorded, or else what pods are created in.
     fn find(self, digest: &Digest, set: Option<Set>) -> Option<Form> {
-        let mut known = [Some(self.form), self.recorded].into_iter().flatten();
+        let mut known = [Some(self.form), self.recorded.map(|record| record.form)].into_iter().flatten();
         known.find(|form| form.digest() == *digest).or(Some(set?.spec.template.form))
     }
 }
 
-pub fn execute(world: &mut World, action: &Action, request: &Request, wanted: Wanted) -> Outcome {
+pub fn execute(world: &mut World, what: &impl Display, request: &Request, wanted: Wanted) -> Outcome {
     let outcome = send(world, request, wanted);
     world.note(|| match &outcome {
-        Outcome::Done => format!("  done: {action}"),
-        Outcome::Overtaken => format!("  changed in the meantime: {action}"),
-        Outcome::NotDone(trouble) => format!("  not done ({}): {action}", trouble.words()),
-        Outcome::Ambiguous(why) => format!("  perhaps done ({why}): {action}"),
+        Outcome::Done => format!("  done: {what}"),
+        Outcome::Overtaken => format!("  changed in the meantime: {what}"),
+        Outcome::NotDone(trouble) => format!("  not done ({}): {what}", trouble.words()),
+        Outcome::Ambiguous(why) => format!("  perhaps done ({why}): {what}"),
     });
     outcome
 }
@@ -109,7 +112,7 @@ fn apply(world: &mut World, write: &Write, wanted: Wanted) -> Outcome {
             }
             world.kube.objects.pods.entry(ordinal).and_modify(|pod| pod.terminating = true);
         }
-        Object::Claim(ordinal) => change_claim(world, ordinal, &write.change, wanted),
+        Object::Claim(ordinal) => return change_claim(world, ordinal, &write.change, wanted),
         Object::Form => record_form(world, &write.change, wanted),
         Object::Service(_) | Object::Budget => {}
     }
@@ -144,12 +147,22 @@ fn change_order(world: &mut World, change: &Change, wanted: Wanted) {
 
 fn change_set(world: &mut World, change: &Change, wanted: Wanted) {
     let before = world.kube.objects.set;
+    // A new StatefulSet adopts orphans, and ends those that it does not keep; a deleted one takes its pods with it.
+    let ended = |(ordinal, pod): &(&Ordinal, &Pod)| match change {
+        Change::CreateSet(replicas) => pod.set.is_none() && ordinal.0 >= *replicas,
+        change => *change == Change::Delete,
+    };
+    let ended: Vec<Ordinal> = world.kube.objects.pods.iter().filter(ended).map(|(&it, _)| it).collect();
+    ended.into_iter().for_each(|ordinal| watch::voter_is_left_alone(world, ordinal, wanted));
     world.kube.objects.set = if let Change::CreateSet(replicas) = *change {
         let owner = world.kube.objects.cluster.as_ref().map(|cluster| cluster.uid);
         world.lineage.set_created_late |= owner != Some(wanted.cluster);
-        let form = wanted.recorded.unwrap_or(wanted.form);
-        let template = Template { cluster: wanted.cluster, adopts: wanted.adopts, form, agent: world.agent };
-        Some(Set::new(world.kube.uid(), SetSpec { replicas, template }))
+        let form = wanted.recorded.map_or(wanted.form, |record| record.form);
+        let adopts = wanted.recorded.and_then(|record| record.adopts).or(wanted.adopts);
+        let template = Template { cluster: wanted.cluster, adopts, form, agent: world.agent };
+        Some(Set::new(world.kube.uid(), SetSpec { replicas, template, volumes: wanted.volumes }))
+    } else if *change == Change::Orphan {
+        before.map(|set| Set { orphaning: true, version: set.version + 1, ..set })
     } else if let Change::SetTemplate(digest) = change {
         before.map(|set| {
             let form = wanted.find(digest, before).unwrap_or(wanted.form);
@@ -171,17 +184,23 @@ fn record_form(world: &mut World, change: &Change, wanted: Wanted) {
     let Some(form) = wanted.find(digest, world.kube.objects.set) else { return };
     rolling::form_is_run_by_all(world, form);
     let before = world.kube.objects.record;
+    let set = world.kube.objects.set;
+    let adopts = set.map_or_else(|| before?.adopts, |set| set.spec.template.adopts);
     world.kube.objects.record = Some(match before {
-        Some(record) => Record { version: record.version + 1, form, ..record },
-        None => Record { uid: world.kube.uid(), version: 1, cluster: wanted.cluster, form },
+        Some(record) => Record { version: record.version + 1, form, adopts, ..record },
+        None => Record { uid: world.kube.uid(), version: 1, cluster: wanted.cluster, form, adopts },
     });
 }
 
-fn change_claim(world: &mut World, ordinal: Ordinal, change: &Change, wanted: Wanted) {
+fn change_claim(world: &mut World, ordinal: Ordinal, change: &Change, wanted: Wanted) -> Outcome {
     if *change == Change::Adopt {
         watch::volume_is_adoptable(world, ordinal, wanted);
     }
-    let Some(claim) = world.kube.objects.claims.get_mut(&ordinal) else { return };
+    let Some(claim) = world.kube.objects.claims.get_mut(&ordinal) else { return Outcome::Overtaken };
+    if let Change::Resize(bytes) = change {
+        let resized = claim.resize(*bytes);
+        return resized.map_or_else(|why| Outcome::NotDone(Trouble::Failed(why.into())), |()| Outcome::Done);
+    }
     claim.version += 1;
     if let Change::Label(member) = change {
         claim.member = Some(*member);
@@ -198,6 +217,7 @@ fn change_claim(world: &mut World, ordinal: Ordinal, change: &Change, wanted: Wa
             world.adopted_in_vain(wanted.cluster);
         }
     }
+    Outcome::Done
 }
 
 /// Through this pod, if it runs a member of the right cluster that serves.

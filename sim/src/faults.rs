@@ -11,6 +11,7 @@ use crate::form::{Edit, Flaw};
 use crate::kube::Cluster;
 use crate::observe::uid;
 use crate::operator::Operator;
+use crate::volumes::{Class, Volumes};
 use crate::world::World;
 
 /// How often each fault strikes, out of a thousand ticks.
@@ -19,6 +20,8 @@ pub struct Faults {
     pub edit: u64,
     /// A user edits what members are made from.
     pub edit_form: u64,
+    /// A user edits size or class of the volumes, or storage begins or ends to fail.
+    pub edit_volumes: u64,
     /// Somebody drains the node of a pod.
     pub drain: u64,
     pub record_deleted: u64,
@@ -55,6 +58,9 @@ impl Faults {
         }
         if world.random.chance(self.edit_form) {
             edit_form(world);
+        }
+        if self.edit_volumes > 0 && world.random.chance(self.edit_volumes) {
+            edit_volumes(world);
         }
         self.strike_pods(world);
         self.strike_network(world);
@@ -211,6 +217,19 @@ fn edit_form(world: &mut World) {
     let edits = [Edit::Harmless, Edit::Harmless, Edit::Upgrade, Edit::Revert, flaw];
     let edit = *world.random.pick(&edits).unwrap_or(&Edit::Harmless);
     world.edit_form(edit);
+}
+
+fn edit_volumes(world: &mut World) {
+    let Some(cluster) = world.kube.objects.cluster.as_ref().filter(|cluster| !cluster.deleting) else {
+        return;
+    };
+    let before = cluster.volumes;
+    let sizes = [1024, 1024, 2048, 3072, before.mebibytes];
+    let classes = [Class::Slow, Class::Fast, Class::Default, Class::Missing, before.class, before.class];
+    let mebibytes = *world.random.pick(&sizes).unwrap_or(&before.mebibytes);
+    let class = *world.random.pick(&classes).unwrap_or(&before.class);
+    world.kube.growth_fails ^= world.random.chance(300);
+    world.edit_volumes(Volumes { mebibytes, class });
 }
 
 /// The UID of no cluster.

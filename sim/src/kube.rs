@@ -17,6 +17,7 @@ use crate::agent::Memory;
 use crate::etcd::{Data, Tick};
 use crate::form::Form;
 use crate::observe::uid;
+use crate::volumes::{Class, Volumes};
 
 /// What the API server holds.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -35,6 +36,7 @@ pub struct Cluster {
     pub version: u64,
     pub goal: Goal,
     pub form: Form,
+    pub volumes: Volumes,
     pub deleting: bool,
     pub finalizer: bool,
     pub formed: Option<(ClusterId, Tick)>,
@@ -61,6 +63,7 @@ pub struct Record {
     /// The EtcdCluster that owns it, by its UID.
     pub cluster: u64,
     pub form: Form,
+    pub adopts: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,11 +74,13 @@ pub struct Set {
     pub spec: SetSpec,
     /// What its controller has read, and of which generation that is.
     pub read: Option<(SetSpec, u64)>,
+    /// It is being deleted, and its pods stay.
+    pub orphaning: bool,
 }
 
 impl Set {
     pub fn new(uid: u64, spec: SetSpec) -> Self {
-        Self { uid, version: 1, generation: 1, spec, read: None }
+        Self { uid, version: 1, generation: 1, spec, read: None, orphaning: false }
     }
 
     pub fn changed(self, spec: SetSpec) -> Self {
@@ -91,6 +96,7 @@ impl Set {
 pub struct SetSpec {
     pub replicas: u8,
     pub template: Template,
+    pub volumes: Volumes,
 }
 
 /// What the pods of a StatefulSet are created with.
@@ -107,8 +113,8 @@ pub struct Template {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pod {
     pub uid: u64,
-    /// The StatefulSet that owns it, by its UID.
-    pub set: u64,
+    /// The StatefulSet that owns it, by its UID; none for an orphan.
+    pub set: Option<u64>,
     pub template: Template,
     pub created: Tick,
     pub terminating: bool,
@@ -126,6 +132,10 @@ pub struct Claim {
     pub cluster_uid: u64,
     pub member: Option<MemberId>,
     pub volume: Option<u64>,
+    pub class: Class,
+    /// In bytes; a claim without a volume has none.
+    pub requested: u64,
+    pub capacity: u64,
 }
 
 /// A local disk: pods that use it run on its node.
@@ -170,6 +180,8 @@ pub struct Kube {
     pub unplaceable: BTreeSet<Ordinal>,
     /// Since when nodes are down. Each volume has a node of its own.
     pub nodes_down: BTreeMap<u64, Tick>,
+    /// Storage that does not let volumes grow.
+    pub growth_fails: bool,
     /// Pods that were created in this tick.
     pub created: Vec<Ordinal>,
     last_uid: u64,
@@ -201,6 +213,7 @@ impl Kube {
             version: 1,
             goal,
             form,
+            volumes: Volumes::FIRST,
             deleting: false,
             finalizer: false,
             formed: None,

@@ -31,5 +31,6 @@ mod report;
 mod rolling;
 pub mod run;
 pub mod script;
+pub mod volumes;
 mod watch;
 pub mod world;

@@ -32,8 +32,9 @@ pub fn observe(
     memory: &mut Memory,
 ) -> Option<(Goal, Observed)> {
     let cluster = objects.cluster.as_ref()?;
-    let (form, lowest_agent) = (Some(cluster.form.wanted()), world.agent);
-    let goal = Goal { form, lowest_agent, ..cluster.goal.clone() };
+    let (form, volumes) = (Some(cluster.form.wanted()), Some(cluster.volumes.form()));
+    let goal = Goal { form, volumes, lowest_agent: world.agent, ..cluster.goal.clone() };
+    let set = objects.set.filter(|set| set.spec.template.cluster == cluster.uid);
     let version = |object| Some(objects.identity(object)?.1);
     let mut observed = Observed {
         now: time(world.now),
@@ -51,7 +52,7 @@ pub fn observe(
             armed: order.armed,
             size: order.size,
         }),
-        set: objects.set.filter(|set| set.spec.template.cluster == cluster.uid).map(|set| Set {
+        set: set.map(|set| Set {
             uid: uid("set", set.uid),
             replicas: set.spec.replicas,
             rejected: BTreeMap::new(),
@@ -59,15 +60,19 @@ pub fn observe(
             unmarked: false,
             followed: set.is_followed(),
             agent: set.spec.template.agent,
+            terminating: set.orphaning,
+            volumes: Some(set.spec.volumes.form()),
+            adopts: set.spec.template.adopts.map(|former| uid("cluster", former)),
         }),
         record: objects.record.filter(|record| record.cluster == cluster.uid).map(|record| FormRecord {
             uid: uid("form", record.uid),
             form: record.form.digest(),
             version: record.form.release.version(),
             held_generation: None,
+            adopts: record.adopts.map(|former| uid("cluster", former)),
         }),
         pods: objects.pods.iter().map(|(&ordinal, pod)| (ordinal, see_pod(pod))).collect(),
-        claims: objects.claims.iter().map(|(&ordinal, claim)| (ordinal, see_claim(claim))).collect(),
+        claims: objects.claims.iter().map(|(&ordinal, claim)| (ordinal, see_claim(claim, set))).collect(),
         etcd: ask(world, objects, ago, sight),
         taken: BTreeSet::new(),
         nodes: Seen::default(),
@@ -92,16 +97,23 @@ fn see_pod(pod: &crate::kube::Pod) -> Pod {
         form: Some(pod.template.form.digest()),
         node: None,
         agent: pod.template.agent,
+        orphaned: pod.set.is_none(),
     }
 }
 
-fn see_claim(claim: &crate::kube::Claim) -> Claim {
+fn see_claim(claim: &crate::kube::Claim, set: Option<crate::kube::Set>) -> Claim {
     Claim {
         uid: uid("claim", claim.uid),
         terminating: claim.terminating,
         cluster_uid: uid("cluster", claim.cluster_uid),
         bound: claim.volume.is_some(),
         member: claim.member,
+        requested_bytes: Some(claim.requested),
+        capacity_bytes: claim.volume.map(|_| claim.capacity),
+        class: claim.class.name(),
+        resize: None,
+        // UIDs count.
+        precedes_set: set.is_some_and(|set| claim.uid < set.uid),
     }
 }
 

@@ -5,11 +5,13 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
-use etcd_operator_core::decide::{Goal, decide};
+use etcd_operator_core::decide::{Goal, decide, resizes};
 use etcd_operator_core::observed::Observed;
 use etcd_operator_core::plan::{Action, Plan};
 use etcd_operator_core::request::{OnlyIf, Request, Write};
-use etcd_operator_core::round::{Clock, Ended, Freshness, LearnsBy, Next, Outcome, Round, Unseen};
+use etcd_operator_core::round::{
+    Clock, Effect, Ended, Freshness, LearnsBy, Next, Outcome, Round, SideWrite, Unseen,
+};
 use etcd_operator_core::status::Trouble;
 
 use crate::bugs::Bug;
@@ -182,6 +184,9 @@ impl Operator {
                     Ok(reported) => reported,
                     Err(ended) => return self.rest(world, &ended),
                 };
+                if self.resize(world, &goal, &seen, wanted) {
+                    return;
+                }
                 if plan.actions.is_empty() {
                     let unseen = unseen_in(&objects);
                     let heartbeat = Some(seen.now + HEARTBEAT);
@@ -279,6 +284,38 @@ impl Operator {
         if killed || world.random.chance(self.troubles.crash) {
             self.crash(world);
         }
+    }
+
+    /// Writes beside the plan. Returns whether the round ends with one of them.
+    fn resize(&mut self, world: &mut World, goal: &Goal, seen: &Observed, wanted: Wanted) -> bool {
+        for write in resizes(goal, seen) {
+            let what = format!("resize {:?}", write.object);
+            let (name, request) = (SideWrite::Object(what.clone()), Request::Kube(write));
+            let effect = Effect { write: name, request };
+            if !self.round.is_due(&effect, seen.now) {
+                continue;
+            }
+            self.effects += 1;
+            let disturbance = self.disturbed.filter(|(nth, _)| *nth == self.effects).map(|(_, it)| it);
+            let outcome = match disturbance {
+                Some(Disturbance::KilledBefore) => unanswered(),
+                Some(Disturbance::FailsOnce) => Outcome::NotDone(Trouble::Failed("it fails once".into())),
+                Some(Disturbance::KilledAfter | Disturbance::AnswerLost) | None => {
+                    execute(world, &what, &effect.request, wanted)
+                }
+            };
+            let outcome = if disturbance == Some(Disturbance::AnswerLost) { unanswered() } else { outcome };
+            let ended = self.round.sent(&effect, outcome, seen.now);
+            if matches!(disturbance, Some(Disturbance::KilledBefore | Disturbance::KilledAfter)) {
+                self.crash(world);
+                return true;
+            }
+            if let Some(ended) = ended {
+                self.rest(world, &ended);
+                return true;
+            }
+        }
+        false
     }
 
     fn conclude(&mut self, world: &mut World, action: &Action, outcome: Outcome) {

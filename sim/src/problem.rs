@@ -89,6 +89,9 @@ pub enum Wrong {
     Agents,
     Template,
     Record,
+    /// A volume has another size or class than is wanted, although it could have it.
+    VolumeForms,
+    VolumeTemplate,
     ForeignVolumesNotRefused,
 }
 

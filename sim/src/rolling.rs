@@ -171,7 +171,9 @@ fn end_is_safe(world: &mut World, seen: &Observed, ordinal: Ordinal) {
     let members = world.members();
     let is_voter = |it: Ordinal| members.values().any(|peer| peer.ordinal == it && !peer.learner);
     let (Some(cluster), Some(set)) = (&objects.cluster, objects.set) else { return };
-    if !is_voter(ordinal) {
+    // Nothing ever ran in a pod without a volume.
+    let has_volume = objects.claims.get(&ordinal).is_some_and(|claim| claim.volume.is_some());
+    if !is_voter(ordinal) || !has_volume {
         return;
     }
     let wanted = cluster.form;

@@ -21,6 +21,7 @@ use crate::operator::{Operator, Troubles};
 use crate::problem::{Problem, Promise, Wrong};
 use crate::random::Random;
 use crate::script::{Script, Step};
+use crate::volumes::{Class, Volumes};
 use crate::world::World;
 
 /// Ten minutes; a minute of it may be the order's, and nine members join one after the other.
@@ -158,6 +159,14 @@ impl<'a> Run<'a> {
             Step::ForceDeletion(ordinal) => world.force_deletion(ordinal),
             Step::Wipe(ordinal) => faults::wipe(world, ordinal),
             Step::Delete(on_delete) => world.delete_cluster(on_delete),
+            Step::Volumes(volumes) => world.edit_volumes(volumes),
+            Step::GrowthFails(fails) => world.kube.growth_fails = fails,
+            Step::ForgetAdoption => {
+                if let Some(cluster) = &mut world.kube.objects.cluster {
+                    cluster.goal.adopts = None;
+                    cluster.version += 1;
+                }
+            }
             Step::Adopt => {
                 if let Some(former) = world.lineage.deleted.clone() {
                     let goal = Goal { adopts: Some(uid("cluster", former.uid)), ..former.goal };
@@ -205,6 +214,7 @@ impl<'a> Run<'a> {
             cluster.version += 1;
         }
         self.mend_form();
+        self.mend_volumes();
         for operator in &mut self.operators {
             operator.thaw();
             operator.sight = Sight::default();
@@ -220,6 +230,16 @@ impl<'a> Run<'a> {
             if self.world.kube.objects.cluster.as_ref().is_some_and(flawed) {
                 self.world.edit_form(edit);
             }
+        }
+    }
+
+    /// Whoever asked for a class that does not exist notices that in the end.
+    fn mend_volumes(&mut self) {
+        self.world.kube.growth_fails = false;
+        let volumes = self.world.kube.objects.cluster.as_ref().map(|cluster| cluster.volumes);
+        if let Some(missing) = volumes.filter(|it| it.class == Class::Missing) {
+            let class = if self.world.random.chance(500) { Class::Slow } else { Class::Default };
+            self.world.edit_volumes(Volumes { class, ..missing });
         }
     }
 
@@ -253,6 +273,9 @@ impl<'a> Run<'a> {
                 return Ok(());
             }
             // A member that has not caught up yet is not what is expected, and nothing can be done about it.
+            if self.world.volumes_grow() {
+                self.operators.iter_mut().for_each(|operator| operator.quiet_since = None);
+            }
             if !self.world.all_serve() && now + TIME_TO_SETTLE / 2 < deadline {
                 self.operators.iter_mut().for_each(|operator| operator.quiet_since = None);
             }

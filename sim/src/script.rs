@@ -12,6 +12,7 @@ use crate::observe::Sight;
 use crate::operator::{Disturbance, Troubles};
 use crate::random::Random;
 use crate::run::{self, Failure, Success};
+use crate::volumes::Volumes;
 
 /// What is played.
 #[derive(Clone, Debug)]
@@ -68,6 +69,11 @@ pub enum Step {
     Delete(OnDelete),
     /// The cluster is created again, and adopts the volumes of the one before.
     Adopt,
+    /// The annotation that asked for it is removed.
+    ForgetAdoption,
+    Volumes(Volumes),
+    /// From now on storage lets no volume grow, or does so again.
+    GrowthFails(bool),
 }
 
 impl Script {
@@ -105,6 +111,7 @@ impl Script {
         let faults = Faults {
             edit: often(15),
             edit_form: 0,
+            edit_volumes: 0,
             drain: 0,
             record_deleted: 0,
             kill: often(15),
@@ -164,6 +171,9 @@ impl Script {
         script.faults.record_deleted = often(3);
         script.disruption_budget = !random.chance(200);
         script.reports = seed.is_multiple_of(2);
+        let often =
+            |random: &mut Random, most: u64| if random.chance(300) { random.below(most + 1) } else { 0 };
+        script.faults.edit_volumes = often(&mut random, 15);
         script
     }
 

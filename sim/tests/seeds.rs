@@ -35,15 +35,15 @@ type Symptom = fn(&Problem) -> bool;
 
 /// A planted bug, the seed that finds it fast, and what it looks like then. A change of the simulated world can make
 /// a seed miss its bug: then the test names another one.
-const CORPUS: [(Bug, u64, Symptom); 16] = [
+const CORPUS: [(Bug, u64, Symptom); 18] = [
     (Bug::QuorumSkipped, 1, |problem| matches!(problem, Problem::Violated(Violation::QuorumLost { .. }))),
     (Bug::VolumeReused, 19, does_not_converge),
     (Bug::OldOrderHonoured, 6, |problem| {
         use Violation::{EntryLost, OrderUsedTwice, SecondCluster};
         matches!(problem, Problem::Violated(OrderUsedTwice(_) | SecondCluster(_) | EntryLost(_)))
     }),
-    (Bug::LabelSkipped, 440, does_not_converge),
-    (Bug::CacheTrusted, 587, |problem| {
+    (Bug::LabelSkipped, 492, does_not_converge),
+    (Bug::CacheTrusted, 4071, |problem| {
         use Violation::{MemberVolumeDeleted, VoterDisrupted};
         matches!(problem, Problem::Violated(VoterDisrupted { .. } | MemberVolumeDeleted(_)))
     }),
@@ -52,10 +52,10 @@ const CORPUS: [(Bug, u64, Symptom); 16] = [
         matches!(problem, Problem::Violated(MemberVolumeDeleted(_) | VolumeDeletedDuringBootstrap(_)))
     }),
     (Bug::PreconditionsSkipped, 52, |problem| matches!(problem, Problem::Violated(_))),
-    (Bug::ForeignVolumesIgnored, 33, |problem| {
+    (Bug::ForeignVolumesIgnored, 52, |problem| {
         matches!(problem, Problem::Violated(Violation::ForeignVolumeDeleted(_)))
     }),
-    (Bug::AdoptionUnasked, 33, |problem| {
+    (Bug::AdoptionUnasked, 92, |problem| {
         matches!(problem, Problem::Violated(Violation::VolumeAdoptedUnasked(_)))
     }),
     (Bug::TemplateUnread, 1, |problem| matches!(problem, Problem::Violated(Violation::EndedUnprepared(_)))),
@@ -70,6 +70,12 @@ const CORPUS: [(Bug, u64, Symptom); 16] = [
     (Bug::SilenceHidden, 2, |problem| {
         use Contradiction::DoesNotServe;
         matches!(problem, Problem::Violated(Violation::StatusContradictsEtcd(DoesNotServe(_))))
+    }),
+    (Bug::PodsNotOrphaned, 0, |problem| {
+        matches!(problem, Problem::Violated(Violation::VoterDisrupted { .. }))
+    }),
+    (Bug::MissingSetIgnored, 4, |problem| {
+        matches!(problem, Problem::Violated(Violation::VoterDisrupted { .. }))
     }),
 ];
 

@@ -12,11 +12,13 @@ use etcd_operator_sim::operator::Disturbance;
 use etcd_operator_sim::problem::{Problem, Violation};
 use etcd_operator_sim::run::Success;
 use etcd_operator_sim::script::{Script, Step};
+use etcd_operator_sim::volumes::{Class, Volumes};
 
 fn scripts() -> Vec<(&'static str, Script)> {
     let sizes = |size, sizes: &[u8]| Script::calm(11, size, sizes);
     let stop = |on_stop| Script { on_stop, ..sizes(3, &[0]) };
     let steps = |size, steps: &[Step]| Script { steps: steps.to_vec(), ..sizes(size, &[]) };
+    let volumes = |mebibytes, class| Step::Volumes(Volumes { mebibytes, class });
     vec![
         ("create", sizes(3, &[])),
         ("scale out", sizes(1, &[3, 5])),
@@ -28,6 +30,44 @@ fn scripts() -> Vec<(&'static str, Script)> {
         ("adopt", steps(3, &[Step::Delete(OnDelete::Retain), Step::Adopt])),
         ("replace", steps(3, &[Step::Wipe(Ordinal(1))])),
         ("delete with volumes", steps(3, &[Step::Delete(OnDelete::Delete)])),
+        ("grow", steps(3, &[volumes(2048, Class::Slow)])),
+        (
+            "grow, fail, take back",
+            steps(3, &[Step::GrowthFails(true), volumes(9216, Class::Slow), volumes(1024, Class::Slow)]),
+        ),
+        ("no shrinking", steps(3, &[volumes(2048, Class::Slow), volumes(1024, Class::Slow)])),
+        ("change class", steps(3, &[volumes(1024, Class::Fast)])),
+        ("change class of two", steps(2, &[volumes(1024, Class::Fast)])),
+        ("change class of one", steps(1, &[volumes(1024, Class::Fast), Step::Size(3)])),
+        (
+            "grow what was adopted",
+            steps(
+                3,
+                &[
+                    Step::Delete(OnDelete::Retain),
+                    Step::Adopt,
+                    Step::ForgetAdoption,
+                    volumes(2048, Class::Slow),
+                    Step::DeletePod(Ordinal(1)),
+                ],
+            ),
+        ),
+        (
+            "missing class",
+            steps(3, &[volumes(1024, Class::Missing), Step::Later(400), volumes(1024, Class::Slow)]),
+        ),
+        (
+            "missing class, then none",
+            steps(
+                3,
+                &[
+                    volumes(1024, Class::Default),
+                    volumes(1024, Class::Missing),
+                    Step::Later(400),
+                    volumes(1024, Class::Default),
+                ],
+            ),
+        ),
     ]
 }
 
@@ -35,6 +75,7 @@ fn scripts() -> Vec<(&'static str, Script)> {
 fn rolls() -> Vec<(String, Script)> {
     let roll = |steps: &[Step]| Script { steps: steps.to_vec(), ..Script::calm(11, 3, &[]) };
     let (edit, later) = (Step::Edit(Edit::Harmless), Step::Later(150));
+    let volumes = |mebibytes, class| Step::Volumes(Volumes { mebibytes, class });
     let flawed = |flaw| Step::Edit(Edit::Flawed(flaw));
     let mut scripts: Vec<(String, Script)> = Ordinal::below(3)
         .map(|leader| (format!("roll, pod {leader} leads"), roll(&[Step::Lead(leader), edit])))
@@ -47,6 +88,8 @@ fn rolls() -> Vec<(String, Script)> {
         ("pod deleted in mid-roll", roll(&[edit, Step::WhenRolled(1), Step::DeletePod(Ordinal(0))])),
         ("volume lost in mid-roll", roll(&[edit, Step::WhenRolled(1), Step::Wipe(Ordinal(0))])),
         ("scale out in mid-roll", roll(&[edit, Step::WhenRolled(1), Step::Size(5)])),
+        ("grow in mid-roll", roll(&[edit, Step::WhenRolled(1), volumes(2048, Class::Slow)])),
+        ("change class in mid-roll", roll(&[edit, Step::WhenRolled(1), volumes(1024, Class::Fast)])),
         ("a member alone", Script { size: 1, ..roll(&[edit]) }),
         ("two members", Script { size: 2, ..roll(&[edit]) }),
         ("without a budget", Script { disruption_budget: false, ..roll(&[edit]) }),

@@ -26,6 +26,13 @@ impl Quantity {
         }
     }
 
+    /// As people write it, if that is exact.
+    pub fn of_bytes(bytes: u64) -> Self {
+        let units = [(40, "Ti"), (30, "Gi"), (20, "Mi"), (10, "Ki")];
+        let unit = units.iter().find(|(bits, _)| bytes > 0 && bytes.trailing_zeros() >= *bits);
+        Self::Text(unit.map_or(bytes.to_string(), |(bits, unit)| format!("{}{unit}", bytes >> bits)))
+    }
+
     /// Rounded up to whole units.
     pub fn bytes(&self) -> Option<u64> {
         Some(u64::try_from(self.nano()?.div_ceil(NANO)).unwrap_or(u64::MAX))

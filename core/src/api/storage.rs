@@ -11,16 +11,20 @@ use super::Quantity;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Storage {
-    /// The StorageClass of the volumes. Default: the default class of the Kubernetes cluster. Immutable.
+    /// The StorageClass of the volumes. Default: the default class of the Kubernetes cluster. With another class, the
+    /// operator replaces the members one at a time, because no volume can move; this needs two members or more. Without
+    /// a class, volumes keep theirs and new ones get the default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub storage_class_name: Option<String>,
 
-    /// The size of each volume. Immutable in this version.
+    /// The size of each volume. Volumes grow while members use them, if their StorageClass allows expansion. They cannot
+    /// shrink: less than a volume has is refused, but a growth that is not done yet can be taken back.
     #[serde(default = "default_size")]
     pub size: Quantity,
 
-    /// Further settings of the PersistentVolumeClaims: labels, annotations, access modes, a selector. Immutable.
+    /// Further settings of the PersistentVolumeClaims: labels, annotations, access modes, a selector. Immutable;
+    /// `storage.size` and `storage.storageClassName` can be changed, also where this template has a size or a class.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volume_claim_template: Option<VolumeClaimTemplate>,
 
@@ -54,6 +58,12 @@ impl Storage {
         self.size == default_size()
     }
 
+    /// `size`, unless it is the default and the template of the claims asks for another one.
+    pub fn size_in_effect(&self) -> Quantity {
+        let by_template = self.requested_by_template().filter(|_| self.has_default_size());
+        by_template.unwrap_or_else(|| self.size.clone())
+    }
+
     /// The size that the template of the claims asks for.
     pub fn requested_by_template(&self) -> Option<Quantity> {
         let resources = self.volume_claim_template.as_ref()?.spec.resources.as_ref()?;
@@ -68,8 +78,8 @@ pub struct VolumeClaimTemplate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<TemplateMetadata>,
 
-    /// As in a PersistentVolumeClaim. A `storageClassName` or a `storage` request in this template has the same
-    /// effect as `storage.storageClassName` or `storage.size`. `volumeName`, `dataSource` and `dataSourceRef` have no
+    /// As in a PersistentVolumeClaim. A `storageClassName` or a `storage` request in this template is in effect while
+    /// `storage.storageClassName` is not set or `storage.size` is 10Gi, the default. `volumeName`, `dataSource` and `dataSourceRef` have no
     /// effect: every member needs its own, empty volume.
     pub spec: PersistentVolumeClaimSpec,
 }

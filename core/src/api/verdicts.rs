@@ -67,6 +67,10 @@ const fn rolling(field: &'static str) -> FieldVerdict {
     FieldVerdict { field, verdict: Verdict::Rolling, note: "" }
 }
 
+const fn replaced(field: &'static str, note: &'static str) -> FieldVerdict {
+    FieldVerdict { field, verdict: Verdict::Replaced, note }
+}
+
 const fn immutable(field: &'static str, note: &'static str) -> FieldVerdict {
     FieldVerdict { field, verdict: Verdict::Immutable, note }
 }
@@ -114,8 +118,8 @@ pub const VERDICTS: [FieldVerdict; 40] = [
     live("size", "the operator adds or removes members one at a time"),
     live("storage.onDelete", "at the deletion"),
     live("storage.onStop", "at the next stop"),
-    immutable("storage.size", "this version cannot expand volumes"),
-    immutable("storage.storageClassName", "volumes cannot move to another class"),
+    live("storage.size", "volumes grow in use; they cannot shrink"),
+    replaced("storage.storageClassName", "each new member has a volume of the new class"),
     immutable("storage.volumeClaimTemplate.metadata.annotations", VOLUMES_EXIST),
     immutable("storage.volumeClaimTemplate.metadata.labels", VOLUMES_EXIST),
     immutable("storage.volumeClaimTemplate.spec", VOLUMES_EXIST),

@@ -1,7 +1,7 @@
 //! From nothing to a cluster that has bootstrapped: one order, all pods at once. A cluster that never bootstrapped can still
 //! get another size; while that is not certain, the plan waits.
 
-use super::{Goal, delete_claims, pods_gone, set_replicas};
+use super::{Goal, Volumes, delete_claims, pods_gone, set_replicas};
 use crate::member::MemberProgress;
 use crate::observed::{Observed, Order, Ordinal, Process, Seen};
 use crate::plan::{Action, Plan, Refusal, WaitingOn};
@@ -10,11 +10,17 @@ use crate::quorum::quorum;
 /// How long after the bootstrap a member of the order can take to publish itself.
 const ORDER_LASTS_SECONDS: i64 = 60;
 
-pub fn plan(goal: &Goal, seen: &Observed) -> Plan {
+pub fn plan(goal: &Goal, seen: &Observed, volumes: Option<&Volumes<'_>>) -> Plan {
+    let recreate = volumes.map(Volumes::recreate_set).unwrap_or_default();
+    if !recreate.is_settled() {
+        return recreate;
+    }
     let Some(order) = &seen.order else { return without_order(goal, seen) };
     let uid = order.uid.clone();
     let clean = seen.replicas() == 0 && seen.pods.is_empty() && seen.claims.is_empty();
-    let unwanted = order.size != goal.size && has_not_formed_yet(order, seen);
+    let is_abandoned = |ordinal| volumes.is_some_and(|it| it.is_abandoned(ordinal));
+    let outdated = order.size != goal.size || Ordinal::below(order.size).any(is_abandoned);
+    let unwanted = outdated && has_not_formed_yet(order, seen);
     if unwanted || !order.armed && !clean {
         return Plan::act(Action::DeleteOrder { uid });
     }
@@ -76,7 +82,7 @@ fn without_order(goal: &Goal, seen: &Observed) -> Plan {
             _ => Plan::act(Action::CreateOrder { size: goal.size }),
         };
     }
-    if seen.replicas() < seen.span() {
+    if seen.set.as_ref().is_none_or(|set| set.replicas < seen.span()) {
         return set_replicas(seen, seen.span());
     }
     match against_giving_up(seen) {

@@ -1,8 +1,8 @@
 //! The cluster is deleted. That needs no response from etcd, so one that is down blocks nothing.
 
 use super::{Goal, OnDelete, delete_claims, pods_gone};
-use crate::observed::{Observed, Ordinal};
-use crate::plan::{Action, Plan};
+use crate::observed::{Observed, Ordinal, Pod};
+use crate::plan::{Action, Plan, WaitingOn};
 use crate::version::{CRASH_SAFE, Version};
 
 /// No kubelet kills a container sooner than this.
@@ -20,6 +20,14 @@ pub fn grace_seconds(on_delete: OnDelete, image: &str) -> Option<u32> {
 pub fn plan(goal: &Goal, seen: &Observed) -> Plan {
     if !seen.cluster.finalizer {
         return Plan::default();
+    }
+    if seen.set.as_ref().is_some_and(|set| set.terminating) {
+        return Plan::wait(WaitingOn::SetGone);
+    }
+    // The StatefulSet was about to be created again.
+    let is_left = |pod: &Pod| pod.orphaned && !pod.terminating && seen.set.is_none();
+    if let Some((&ordinal, pod)) = seen.pods.iter().find(|(_, pod)| is_left(pod)) {
+        return Plan::act(Action::DeletePod { ordinal, uid: pod.uid.clone() });
     }
     match goal.on_delete {
         // Kubernetes deletes what the cluster owns, and its pods end quickly; claims have no owner and stay.

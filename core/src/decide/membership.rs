@@ -1,26 +1,21 @@
 //! A cluster that has bootstrapped, on its way to its size: pods first, and members one step at a time.
 
-use super::roll::Roll;
 use super::step::Step;
-use super::{delete_claims, our_members, set_replicas};
-use crate::asked::Asked;
+use super::{Volumes, Wishes, delete_claims, our_members, set_replicas};
 use crate::assess::Assessment;
 use crate::observed::{Members, Observed, Ordinal, Unanswered};
 use crate::plan::{Action, Plan, Refusal, WaitingOn};
 
-pub fn plan(size: u8, asked: &Asked, facts: &Assessment<'_>, roll: Option<&Roll<'_>>) -> Plan {
+pub fn plan(wishes: Wishes<'_>, facts: &Assessment<'_>) -> Plan {
+    let Wishes { size, roll, volumes, .. } = wishes;
     let members = match our_members(facts, |cause| keep_running(facts, cause)) {
         Ok(members) => members,
         Err(plan) => return plan,
     };
     let forms = roll.map_or_else(Plan::default, |roll| roll.accept_restart().then(roll.keep_forms()));
-    let orderly = forms.then(keep_in_order(size.max(members.span()), facts, members));
+    let orderly = forms.then(keep_in_order(size.max(members.span()), facts, members, volumes));
     // Members change only when nothing else is left to do, and one at a time.
-    if orderly.actions.is_empty() {
-        orderly.then(Step { size, asked, facts, members, roll }.next())
-    } else {
-        orderly
-    }
+    if orderly.actions.is_empty() { orderly.then(Step { wishes, facts, members }.next()) } else { orderly }
 }
 
 /// The members are not known, so nothing is removed.
@@ -40,10 +35,19 @@ pub fn keep_pods(seen: &Observed) -> Plan {
 }
 
 /// So many pods, every volume labelled, no volume of a removed member: what can be done at once.
-fn keep_in_order(replicas: u8, facts: &Assessment<'_>, members: &Members) -> Plan {
+fn keep_in_order(
+    replicas: u8,
+    facts: &Assessment<'_>,
+    members: &Members,
+    volumes: Option<&Volumes<'_>>,
+) -> Plan {
     let seen = facts.seen;
+    let recreate = volumes.map(Volumes::recreate_set).unwrap_or_default();
+    if !recreate.is_settled() {
+        return recreate;
+    }
     let pods = set_replicas(seen, replicas);
-    let volumes = labels(seen, members).then(stale_volumes(replicas, facts, members));
+    let volumes = labels(seen, members).then(stale_volumes(replicas, facts, members, volumes));
     // A volume that is not being deleted counts as a member's while no quorum lists the members, and gets its pod again.
     if replicas < seen.replicas() { volumes.then(pods) } else { pods.then(volumes) }
 }
@@ -61,20 +65,30 @@ pub fn labels(seen: &Observed, members: &Members) -> Plan {
     plan
 }
 
-/// Volumes of removed members, and of ordinals that no longer exist. No volume is deleted while the order
+/// Volumes of removed members, of ordinals that no longer exist, and claims that never get a volume. No volume is deleted while the order
 /// exists: its pod would bootstrap once more.
-fn stale_volumes(replicas: u8, facts: &Assessment<'_>, members: &Members) -> Plan {
+fn stale_volumes(
+    replicas: u8,
+    facts: &Assessment<'_>,
+    members: &Members,
+    volumes: Option<&Volumes<'_>>,
+) -> Plan {
     let seen = facts.seen;
     if seen.order.is_some() {
         return Plan::default();
     }
     let stale = |ordinal: Ordinal| {
-        facts.has_stale_volume(ordinal) || ordinal.0 >= replicas && members.at(ordinal).is_none()
+        let is_unused = ordinal.0 >= replicas && members.at(ordinal).is_none();
+        // Nothing was ever written to it, also if a member is listed that lost its volume before.
+        let is_abandoned = volumes.is_some_and(|it| it.is_abandoned(ordinal));
+        facts.has_stale_volume(ordinal) || is_unused || is_abandoned
     };
     let mut plan = delete_claims(seen, stale);
     // A claim is deleted only when its pod ends; the StatefulSet creates both again, and a claim only with its pod.
-    let without_volume =
-        |ordinal: Ordinal| !seen.claims.contains_key(&ordinal) && members.at(ordinal).is_none();
+    let without_volume = |ordinal: Ordinal| {
+        let was_abandoned = volumes.is_some_and(|it| it.lacks_claim(ordinal));
+        !seen.claims.contains_key(&ordinal) && members.at(ordinal).is_none() || was_abandoned
+    };
     let pod = seen.pods.iter().find(|(ordinal, pod)| {
         !pod.terminating && ordinal.0 < replicas && (stale(**ordinal) || without_volume(**ordinal))
     });

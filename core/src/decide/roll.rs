@@ -47,9 +47,10 @@ enum Ending {
 }
 
 impl<'a> Roll<'a> {
-    /// None while the spec is invalid, and without a StatefulSet.
+    /// None while the spec is invalid, and without a StatefulSet that stays.
     pub fn new(goal: &'a Goal, facts: &'a Assessment<'a>) -> Option<Self> {
-        let (wanted, set) = (goal.form.as_ref()?, facts.seen.set.as_ref()?);
+        let set = facts.seen.set.as_ref().filter(|set| !set.terminating)?;
+        let wanted = goal.form.as_ref()?;
         Some(Self { goal, wanted, facts, set })
     }
 

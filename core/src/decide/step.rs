@@ -4,7 +4,8 @@ use std::cmp::Reverse;
 
 use super::opinion::{self, Hold, Opinion};
 use super::roll::Roll;
-use crate::asked::{Accepted, Asked, MoveLeader};
+use super::{Volumes, Wishes};
+use crate::asked::{Accepted, MoveLeader};
 use crate::assess::{Assessment, MemberState, PodState};
 use crate::member::MemberProgress;
 use crate::observed::{Answer, ClusterId, Member, MemberId, Members, Ordinal};
@@ -17,11 +18,9 @@ use crate::version::downgrade;
 pub const SILENCE_SECONDS: i64 = 15;
 
 pub struct Step<'a> {
-    pub size: u8,
-    pub asked: &'a Asked,
+    pub wishes: Wishes<'a>,
     pub facts: &'a Assessment<'a>,
     pub members: &'a Members,
-    pub roll: Option<&'a Roll<'a>>,
 }
 
 impl Step<'_> {
@@ -44,6 +43,7 @@ impl Step<'_> {
             Self::scale_in,
             Self::scale_out,
             Self::move_leader,
+            Self::replace_for_class,
             Self::restart_serving,
         ];
         opinion::first_step(concerns.iter().map(|concern| concern(self)), |id| self.facts.serves(*id))
@@ -57,7 +57,7 @@ impl Step<'_> {
     fn finish_learner(&self) -> Opinion {
         let mut learners = self.members.learners().filter_map(|(id, member)| Some((id, member.ordinal?)));
         let next = learners.find_map(|(member, ordinal)| {
-            if ordinal.0 >= self.size || self.is_lost(member) {
+            if ordinal.0 >= self.wishes.size || self.is_lost(member) {
                 return Some(self.remove(member));
             }
             let caught_up = *self.facts.member(member) == MemberState::CaughtUp;
@@ -81,7 +81,8 @@ impl Step<'_> {
         };
         self.members.learners().count() == 1
             && self.all_accept_two_learners()
-            && Ordinal::below(self.size).any(|ordinal| self.members.at(ordinal).is_none() && joins(ordinal))
+            && Ordinal::below(self.wishes.size)
+                .any(|ordinal| self.members.at(ordinal).is_none() && joins(ordinal))
     }
 
     /// What a learner waits for before it can be promoted.
@@ -106,12 +107,22 @@ impl Step<'_> {
 
     /// The member with this ID. Its successor has another one, so the request is done once.
     fn replace_asked(&self) -> Opinion {
-        let listed = self.asked.replace.filter(|id| self.members.list.contains_key(id));
+        let listed = self.wishes.asked.replace.filter(|id| self.members.list.contains_key(id));
         Opinion::holding(Hold::Everything, listed.map(|id| self.remove(id)))
     }
 
+    /// No volume moves to another class, so its member gets a new one.
+    fn replace_for_class(&self) -> Opinion {
+        let next =
+            self.wishes.volumes.and_then(|it: &Volumes<'_>| it.next_to_replace(self.facts, self.members));
+        Opinion::holding(
+            Hold::Everything,
+            next.map(|next| next.map_or_else(Plan::wait, |member| self.remove(member))),
+        )
+    }
+
     fn move_leader(&self) -> Opinion {
-        let request = self.asked.move_leader.as_ref();
+        let request = self.wishes.asked.move_leader.as_ref();
         let new = request.filter(|it| self.facts.seen.cluster.moved_leader.as_ref() != Some(&it.token));
         Opinion::holding(Hold::Everything, new.map(|request| self.move_leader_to(request)))
     }
@@ -133,7 +144,13 @@ impl Step<'_> {
     /// another version. Only the rollout goes on.
     fn wait_for_downgrade(&self) -> Opinion {
         let Some(to) = downgrade::enabled(self.facts.answers()) else { return Opinion::default() };
-        let change = [Self::replace_lost, Self::replace_asked, Self::scale_in, Self::scale_out];
+        let change = [
+            Self::replace_lost,
+            Self::replace_asked,
+            Self::scale_in,
+            Self::scale_out,
+            Self::replace_for_class,
+        ];
         let held = change.iter().any(|concern| concern(self) != Opinion::default());
         let rolling = [Self::mend, Self::restart_serving].map(|concern| concern(self));
         let rolled = opinion::first_step(rolling.into_iter(), |id| self.facts.serves(*id));
@@ -142,11 +159,11 @@ impl Step<'_> {
     }
 
     fn mend(&self) -> Opinion {
-        Opinion::holding(Hold::Everything, self.roll.and_then(Roll::mend))
+        Opinion::holding(Hold::Everything, self.wishes.roll.and_then(Roll::mend))
     }
 
     fn restart_serving(&self) -> Opinion {
-        Opinion::holding(Hold::Everything, self.roll.and_then(Roll::restart_serving))
+        Opinion::holding(Hold::Everything, self.wishes.roll.and_then(Roll::restart_serving))
     }
 
     /// Members that do not serve are removed first. If only a wanted one can be removed, it is, and joins again as a learner
@@ -158,10 +175,10 @@ impl Step<'_> {
     fn next_to_leave(&self) -> Option<Plan> {
         let voters: Vec<(MemberId, Ordinal)> =
             self.members.voters().filter_map(|(id, voter)| Some((id, voter.ordinal?))).collect();
-        if voters.len() <= usize::from(self.size) {
+        if voters.len() <= usize::from(self.wishes.size) {
             return None;
         }
-        let mut excess: Vec<_> = voters.iter().filter(|(_, ordinal)| ordinal.0 >= self.size).collect();
+        let mut excess: Vec<_> = voters.iter().filter(|(_, ordinal)| ordinal.0 >= self.wishes.size).collect();
         excess.sort_by_key(|(id, ordinal)| (self.facts.serves(*id), Reverse(*ordinal)));
         let mut refused = None;
         for &&(id, _) in &excess {
@@ -170,7 +187,8 @@ impl Step<'_> {
                 Some(refusal) => refused = refused.or(Some(refusal)),
             }
         }
-        let mut down = voters.iter().filter(|(id, ordinal)| ordinal.0 < self.size && !self.facts.serves(*id));
+        let mut down =
+            voters.iter().filter(|(id, ordinal)| ordinal.0 < self.wishes.size && !self.facts.serves(*id));
         match down.find(|(id, _)| self.against_leaving(*id).is_none()) {
             Some(&(member, _)) if self.facts.is_silent_for(member, SILENCE_SECONDS) => {
                 Some(self.remove(member))
@@ -190,7 +208,8 @@ impl Step<'_> {
         let mut waiting: Vec<WaitingOn> =
             learners.filter_map(|(id, learner)| self.awaited(id, learner.ordinal?)).collect();
         let mut ready = None;
-        for ordinal in Ordinal::below(self.size).filter(|&ordinal| self.members.at(ordinal).is_none()) {
+        for ordinal in Ordinal::below(self.wishes.size).filter(|&ordinal| self.members.at(ordinal).is_none())
+        {
             let state = self.facts.pod(ordinal).clone();
             if state == PodState::Joinable {
                 ready = ready.or(Some(ordinal));

@@ -1,6 +1,6 @@
 //! Size 0: the cluster is scaled in to one member, which is then stopped. Its volume stays, or all do, or none.
 
-use super::{Goal, OnStop, delete_claims, membership, our_members, pods_gone, set_replicas};
+use super::{Goal, OnStop, Volumes, Wishes, delete_claims, membership, our_members, pods_gone, set_replicas};
 use crate::asked::Asked;
 use crate::assess::Assessment;
 use crate::observed::{MemberId, Members, Observed, Ordinal};
@@ -9,7 +9,7 @@ use crate::plan::{Action, Plan, Refusal, WaitingOn};
 pub fn plan(goal: &Goal, facts: &Assessment<'_>) -> Plan {
     let seen = facts.seen;
     // Between the two, the StatefulSet's controller has not read yet that no pod is wanted.
-    if seen.replicas() == 0 && (seen.pods.values().all(|pod| pod.terminating) || is_stopped(goal, seen)) {
+    if seen.keeps_no_pods() && (seen.pods.values().all(|pod| pod.terminating) || is_stopped(goal, seen)) {
         return stopped(goal, seen);
     }
     let unproven = |cause| membership::keep_pods(seen).then(Plan::refuse(Refusal::StopNeedsQuorum { cause }));
@@ -17,11 +17,13 @@ pub fn plan(goal: &Goal, facts: &Assessment<'_>) -> Plan {
         Ok(members) => members,
         Err(plan) => return plan,
     };
+    // The last member might wait for a volume that it never gets.
+    let (asked, volumes) = (Asked::default(), Volumes::new(goal, seen));
+    let wishes = Wishes { size: 1, asked: &asked, roll: None, volumes: volumes.as_ref() };
     let before = match goal.on_stop {
         OnStop::RetainAll => return stop_all(seen, members),
-        OnStop::Retain => against_differing_data(facts)
-            .unwrap_or_else(|| membership::plan(1, &Asked::default(), facts, None)),
-        OnStop::Delete => membership::plan(1, &Asked::default(), facts, None),
+        OnStop::Retain => against_differing_data(facts).unwrap_or_else(|| membership::plan(wishes, facts)),
+        OnStop::Delete => membership::plan(wishes, facts),
     };
     if before.is_settled() { set_replicas(seen, 0) } else { before }
 }

@@ -18,7 +18,7 @@ use super::{Desired, probes};
 use crate::agent::{Protocol, environment, path};
 use crate::api::PodTemplate;
 use crate::etcd_config::{CLIENT_PORT, METRICS_PORT, MemberConfig, PEER_PORT};
-use crate::form::{Form, adopts};
+use crate::form::Form;
 use crate::names::{AGENT_ANNOTATION, DATA_VOLUME, FORM_ANNOTATION};
 
 /// On nodes: the zone that they are in.
@@ -38,10 +38,9 @@ const ORDER_VOLUME: &str = "bootstrap";
 
 impl Desired<'_> {
     /// What members of this form are made from. Volumes that were adopted keep the name of their previous cluster, so what
-    /// the template that is there allows stays allowed, whatever becomes of the annotation of the EtcdCluster.
-    pub fn template(&self, form: &Form, there: Option<&PodTemplateSpec>) -> PodTemplateSpec {
+    /// a template allows stays allowed, whatever becomes of the annotation of the EtcdCluster.
+    pub fn template(&self, form: &Form, adopts: Option<String>) -> PodTemplateSpec {
         let template = &form.pod;
-        let adopts = there.map_or_else(|| self.intent.adopts.clone(), adopts);
         let spec = PodSpec {
             init_containers: Some(vec![self.installer(form)]),
             containers: std::iter::once(self.etcd(form, adopts)).chain(sidecar(form)).collect(),

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::Desired;
 use super::pod::INSTALLER;
-use crate::form::{Digest, Form};
+use crate::form::{Digest, Form, adopts};
 use crate::names::RENDERING_ANNOTATION;
 use crate::observe::Objects;
 use crate::observed::Ordinal;
@@ -26,7 +26,7 @@ impl Desired<'_> {
     /// Whether the template of this StatefulSet, which has this form, was rendered as it would be now.
     pub fn is_rendered(&self, set: &StatefulSet, form: &Form) -> bool {
         let there = set.spec.as_ref().map(|spec| &spec.template);
-        let wanted = self.template(form, there);
+        let wanted = self.template(form, there.and_then(adopts));
         there.is_some_and(|there| rendering(there).is_some() && rendering(there) == rendering(&wanted))
     }
 }

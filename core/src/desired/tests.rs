@@ -179,12 +179,18 @@ fn volumes_that_were_adopted_stay_so_when_the_annotation_is_removed() {
     let adopting = Intent { adopts: Some("8d6c".into()), ..intent(json!({})) };
     let (later, names) = (intent(json!({"version": "3.5.35"})), names());
     let of = |intent| Desired { intent, names: &names, agent_image: "op:1" };
-    let there = of(&adopting).template(&adopting.form, None);
-    for (form, intent) in [(&adopting.form, &later), (&later.form, &later), (&later.form, &adopting)] {
-        let rendered = of(intent).template(form, Some(&there));
-        assert_eq!(crate::form::adopts(&rendered).as_deref(), Some("8d6c"));
-    }
-    let plain = of(&later).template(&later.form, None);
-    let rendered = of(&adopting).template(&later.form, Some(&plain));
-    assert_eq!(crate::form::adopts(&rendered), None, "a cluster that has data adopts nothing");
+    let set = of(&adopting).stateful_set(3, &adopting.form);
+    let adopted = |set: &StatefulSet| crate::form::adopts(&set.spec.as_ref().expect("a spec").template);
+    assert_eq!(adopted(&set).as_deref(), Some("8d6c"));
+    assert!(of(&later).is_rendered(&set, &adopting.form), "the template keeps what it says");
+    let record = |adopts: Option<&str>| Record {
+        digest: adopting.form.digest(),
+        form: adopting.form.clone(),
+        of_unmarked_pods: false,
+        held_generation: None,
+        adopts: adopts.map(str::to_owned),
+    };
+    let recreated = of(&later).recreated_set(3, &record(Some("8d6c")));
+    assert_eq!(adopted(&recreated).as_deref(), Some("8d6c"), "also when the StatefulSet is created again");
+    assert_eq!(adopted(&of(&later).recreated_set(3, &record(None))), None);
 }

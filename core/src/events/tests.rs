@@ -116,11 +116,13 @@ fn told_while_serving(action: &Action, voters: u8, change: impl FnOnce(&mut Obse
             cluster_uid: "uid".into(),
             bound: true,
             member: Some(member),
+            ..Claim::default()
         };
         seen.claims.insert(ordinal, claim);
         let (uid, form) = (format!("pod-{ordinal}"), Some(Digest("A".into())));
-        let (terminating, published, etcd, agent) = (false, true, Process::Started, Protocol(2));
-        seen.pods.insert(ordinal, Pod { uid, terminating, published, etcd, form, node: None, agent });
+        let (terminating, orphaned, published) = (false, false, true);
+        let (etcd, node, agent) = (Process::Started, None, Protocol(2));
+        seen.pods.insert(ordinal, Pod { uid, terminating, published, etcd, form, node, agent, orphaned });
     }
     change(&mut seen);
     of_action(action, &goal(), &names(), &seen).map(|event| format!("{}: {}", event.reason, event.note))
@@ -172,7 +174,8 @@ fn a_rollout_ends_with_a_record_and_the_first_record_ends_none() {
     assert_eq!(told_while_serving(&record, 2, |_| ()), None);
     let recorded = |seen: &mut Observed| {
         let (form, version) = (Digest("A".into()), Version::new(3, 6, 0));
-        seen.record = Some(FormRecord { uid: "record".into(), form, version, held_generation: None });
+        seen.record =
+            Some(FormRecord { uid: "record".into(), form, version, held_generation: None, adopts: None });
     };
     let expected = "RolloutFinished: all 2 members run with the changed spec";
     assert_eq!(told_while_serving(&record, 2, recorded).as_deref(), Some(expected));

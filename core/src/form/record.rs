@@ -23,6 +23,10 @@ pub struct Record {
     /// upgrade of the operator alone restarts nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_generation: Option<i64>,
+    /// The previous cluster whose volumes were adopted. They name it for ever, while users remove the annotation and the
+    /// StatefulSet is created again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adopts: Option<String>,
 }
 
 impl Record {

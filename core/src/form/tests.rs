@@ -181,7 +181,13 @@ fn a_security_context_that_only_repeats_what_every_pod_has_is_no_edit() {
 #[test]
 fn a_record_is_read_as_it_was_written() {
     let form = form(json!({"version": "3.6.16", "resources": {"limits": {"cpu": "1"}}, "debugSidecar": {}}));
-    let record = Record { digest: form.digest(), form, of_unmarked_pods: true, held_generation: Some(3) };
+    let record = Record {
+        digest: form.digest(),
+        form,
+        of_unmarked_pods: true,
+        held_generation: Some(3),
+        adopts: Some("8d6c".into()),
+    };
     let object = k8s_openapi::api::core::v1::ConfigMap { data: Some(record.data()), ..Default::default() };
     assert_eq!(Record::parse(&object), Some(record));
 }

@@ -24,6 +24,8 @@ pub mod condition {
         /// True while a restarted member keeps a rollout from going on; Unknown while it still has time to serve; absent
         /// without a rollout.
         ROLLOUT_STALLED = "RolloutStalled";
+        /// True while volumes do not have the size or the class that the spec asks for; absent otherwise.
+        VOLUMES_DIFFER = "VolumesDiffer";
         /// True while `spec.paused` keeps the operator from making changes; absent otherwise.
         PAUSED = "Paused";
         /// True while a Service, the PodDisruptionBudget or a message to an agent cannot be written; absent otherwise.
@@ -64,6 +66,14 @@ pub mod reason {
         APPROVAL_REQUIRED = "ApprovalRequired";
         /// The operator has to restart a member for a reason of its own, which stops writes.
         CONSENT_REQUIRED = "ConsentRequired";
+        /// Volumes grow while members use them.
+        VOLUMES_RESIZING = "VolumesResizing";
+        /// The storage or the API server rejects another size of a volume.
+        VOLUME_RESIZE_FAILED = "VolumeResizeFailed";
+        /// The operator replaces members, one at a time, because their volumes have another class.
+        STORAGE_CLASS_CHANGING = "StorageClassChanging";
+        /// The operator deletes the StatefulSet without its pods and creates it again.
+        STATEFULSET_RECREATING = "StatefulSetRecreating";
         QUORUM_AVAILABLE = "QuorumAvailable";
         QUORUM_LOST = "QuorumLost";
         /// No member responds; whether they serve each other is not known.
@@ -118,6 +128,10 @@ pub mod reason {
 
         // What the operator refuses.
         FOREIGN_VOLUMES = "ForeignVolumes";
+        /// The spec asks for less than volumes have.
+        VOLUMES_CANNOT_SHRINK = "VolumesCannotShrink";
+        /// The volume of the only member cannot get another class.
+        STORAGE_CLASS_NEEDS_MEMBERS = "StorageClassNeedsMembers";
         BOOTSTRAP_FAILED = "BootstrapFailed";
         UNKNOWN_MEMBER = "UnknownMember";
         CLUSTER_ID_MISMATCH = "ClusterIDMismatch";
@@ -157,6 +171,7 @@ pub mod event {
         BOOTSTRAP_CANCELLED = "BootstrapCancelled";
         CLUSTER_BOOTSTRAPPED = "ClusterBootstrapped";
         PODS_CREATED = "PodsCreated";
+        STATEFULSET_RECREATED = "StatefulSetRecreated";
         PODS_REMOVED = "PodsRemoved";
         POD_DELETED = "PodDeleted";
         MEMBER_RESTARTED = "MemberRestarted";

@@ -187,3 +187,55 @@ fn a_pod_is_published_when_its_name_had_time_to_spread_and_anew_after_it_returne
     assert_eq!([at(true, 1000), at(true, 1399), at(true, 1400)], [false, false, true]);
     assert_eq!([at(false, 2000), at(true, 2100), at(true, 2500)], [false, false, true]);
 }
+
+/// As the API server hands it out.
+fn claim_with(status: Value) -> Claim {
+    let object = json!({
+        "metadata": {"name": "data-kv-0", "uid": "c", "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {"storageClassName": "fast", "volumeName": "pv", "resources": {"requests": {"storage": "2Gi"}}},
+        "status": status,
+    });
+    let set = json!({
+        "metadata": {"name": "kv", "creationTimestamp": "2026-01-01T00:00:01Z"},
+        "spec": {"selector": {}, "serviceName": "kv", "template": {}},
+    });
+    let set: StatefulSet = serde_json::from_value(set).expect("a StatefulSet");
+    claim(&serde_json::from_value(object).expect("a claim"), Some(&set))
+}
+
+#[test]
+fn a_claim_shows_what_it_asks_for_and_what_it_has() {
+    let seen = claim_with(json!({"phase": "Bound", "capacity": {"storage": "1Gi"}}));
+    assert_eq!((seen.requested_bytes, seen.capacity_bytes), (Some(2 << 30), Some(1 << 30)));
+    assert_eq!((seen.class.as_deref(), seen.resize, seen.precedes_set), (Some("fast"), None, true));
+    assert_eq!(claim_with(json!({"phase": "Pending"})).capacity_bytes, None);
+}
+
+#[test]
+fn what_storage_reports_of_a_resize_is_read_from_the_state_or_from_conditions() {
+    let condition = |type_: &str, message: &str| json!({"type": type_, "status": "True", "message": message});
+    let with = |state: Option<&str>, conditions: &[Value]| {
+        let states = state.map(|state| json!({"storage": state}));
+        claim_with(json!({"allocatedResourceStatuses": states, "conditions": conditions})).resize
+    };
+    let failed = |words: &str| Some(Resize::Failed(words.into()));
+    assert_eq!(with(None, &[condition("Resizing", "")]), Some(Resize::InProgress));
+    assert_eq!(with(Some("ControllerResizeInProgress"), &[]), Some(Resize::InProgress));
+    assert_eq!(with(None, &[condition("FileSystemResizePending", "")]), Some(Resize::FileSystemPending));
+    assert_eq!(with(Some("NodeResizePending"), &[]), Some(Resize::FileSystemPending));
+    assert_eq!(with(Some("ControllerResizeInfeasible"), &[]), failed("ControllerResizeInfeasible"));
+    let error = condition("ControllerResizeError", "no space");
+    assert_eq!(with(Some("ControllerResizeInfeasible"), &[error]), failed("no space"));
+    let error = condition("NodeResizeError", "cannot resize the file system");
+    assert_eq!(with(Some("NodeResizeInProgress"), &[error]), failed("cannot resize the file system"));
+}
+
+#[test]
+fn a_missing_stateful_set_is_never_read_as_zero_replicas() {
+    let mut objects = objects(&[creating(), creating(), creating()]);
+    assert_eq!(objects.replicas(), 3);
+    let observed = seen(&objects, &[nobody(), nobody(), nobody()], &mut Memory::default(), 100);
+    assert_eq!((observed.replicas(), observed.keeps_no_pods()), (3, false));
+    objects.pods.clear();
+    assert_eq!(objects.replicas(), 0);
+}

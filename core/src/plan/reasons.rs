@@ -17,6 +17,8 @@ impl WaitingOn {
             Self::Recovery { .. } => reason::AWAITING_RECOVERY,
             Self::Volumes { .. } => reason::INSPECTING_VOLUMES,
             Self::Hashes { .. } => reason::COMPARING_DATA,
+            Self::SetGone => reason::STATEFULSET_RECREATING,
+            Self::OthersServe { .. } => reason::AWAITING_RECOVERY,
             Self::Template | Self::Rolled { .. } | Self::PodsBack { .. } => reason::ROLLING_OUT,
             Self::Consent { .. } => reason::CONSENT_REQUIRED,
             Self::Approval { .. } => reason::APPROVAL_REQUIRED,
@@ -45,6 +47,8 @@ impl Refusal {
             Self::NoSuccessor { .. } => reason::NO_SUCCESSOR,
             Self::EditHeld => reason::NOT_ROLLED_OUT,
             Self::VersionPath(_) => reason::VERSION_PATH,
+            Self::VolumesCannotShrink { .. } => reason::VOLUMES_CANNOT_SHRINK,
+            Self::ClassNeedsMembers { .. } => reason::STORAGE_CLASS_NEEDS_MEMBERS,
             Self::HashesDiffer { .. } => reason::DATA_MISMATCH,
         }
     }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::{Action, Plan, Refusal, WaitingOn};
+use crate::api::Quantity;
 use crate::asked::{APPROVE_ROLLOUT, Accepted, RESTART};
 use crate::names::{ADOPT_ANNOTATION, ANNOTATION_OF, Names};
 use crate::observed::{MemberId, Observed, Ordinal};
@@ -80,6 +81,9 @@ impl Terms<'_> {
             }
             Action::CancelDowngrade { cluster: _ } => "cancel the downgrade".into(),
             Action::DeleteSet { uid: _ } => "delete the StatefulSet".into(),
+            Action::OrphanSet { uid: _ } => {
+                "delete the StatefulSet without its pods, to create it again with other volumes".into()
+            }
             Action::AddLearner { ordinal, cluster: _ } => format!("add {} as a learner", self.pod(*ordinal)),
             Action::Promote { ordinal, member, cluster: _ } => {
                 format!("promote learner {member} ({}) to a voter", self.pod(*ordinal))
@@ -118,6 +122,10 @@ impl Terms<'_> {
                 self.pods(ordinals)
             ),
             WaitingOn::Hashes { missing } => format!("data hash from {}", self.members(missing)),
+            WaitingOn::SetGone => "the StatefulSet to be deleted, to create it again".into(),
+            WaitingOn::OthersServe { down } => {
+                format!("other members to serve before the next one is replaced: {}", self.members(down))
+            }
             WaitingOn::Template => "the StatefulSet controller to read the new pod template".into(),
             WaitingOn::Rolled { ordinal, state } => {
                 format!("{} to serve after its restart: {}", self.pod(*ordinal), state.text())
@@ -216,6 +224,23 @@ impl Terms<'_> {
                     .into()
             }
             Refusal::VersionPath(refusal) => format!("spec.version: {refusal}"),
+            Refusal::VolumesCannotShrink { wanted_bytes, volumes } => {
+                let largest = volumes.iter().map(|(_, bytes)| *bytes).max().unwrap_or(*wanted_bytes);
+                let volumes = list(volumes, |(it, bytes)| {
+                    format!("{} has {}", self.volume(*it), Quantity::of_bytes(*bytes))
+                });
+                format!(
+                    "spec.storage.size: volumes cannot shrink to {}: {volumes}; set it to {} or more",
+                    Quantity::of_bytes(*wanted_bytes),
+                    Quantity::of_bytes(largest)
+                )
+            }
+            Refusal::ClassNeedsMembers { ordinal, class, wanted } => format!(
+                "spec.storage.storageClassName: {} cannot move to class {wanted}, and the only member has no other \
+                 copy of its data: set spec.size to 3, so that it can be replaced, or set the class back{}",
+                self.volume(*ordinal),
+                class.as_ref().map(|class| format!(" to {class}")).unwrap_or_default()
+            ),
             Refusal::HashesDiffer { members } => format!(
                 "members {} hold different data: remove the wrong ones with etcdctl member remove, or set \
                  spec.storage.onStop to RetainAll",

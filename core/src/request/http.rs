@@ -4,16 +4,16 @@ use http::Request;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
-use kube::core::params::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::core::params::{DeleteParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy};
 use kube::core::{ApiResource, DynamicObject, Request as Builder, Resource};
 use serde_json::{Value, json};
 
 use super::{Change, OnlyIf, Write};
 use crate::agent::Protocol;
-use crate::api::EtcdCluster;
+use crate::api::{EtcdCluster, Quantity};
 use crate::asked::Accepted;
 use crate::desired::Desired;
-use crate::form::{Digest, Form, Record};
+use crate::form::{Digest, Form, Record, adopts};
 use crate::names::{CLUSTER_UID_LABEL, FIELD_MANAGER, FINALIZER, MEMBER_ID_LABEL, Names};
 use crate::observed::Ordinal;
 use crate::order::BootstrapOrder;
@@ -49,12 +49,19 @@ impl Target<'_> {
         Digest::on(self.set?.spec.as_ref()?.template.metadata.as_ref()?)
     }
 
-    /// Pods without a digest have the form of the first record. What an earlier operator did not roll out waits.
+    /// Pods without a digest have the form of the first record. What an earlier operator did not roll out waits. A StatefulSet
+    /// is created again without what its template knows, so the record has that, too.
     fn record_of(&self, digest: &Digest) -> Option<Record> {
+        let template = self.set.and_then(|set| Some(&set.spec.as_ref()?.template));
+        let adopts = template.map_or_else(|| self.record?.adopts.clone(), adopts);
+        if let Some(record) = self.record.filter(|record| record.digest == *digest) {
+            return Some(Record { adopts, ..record.clone() });
+        }
         let of_unmarked_pods = self.record.is_none() && self.set.is_some() && self.mark().is_none();
         let differs = self.desired.is_some_and(|desired| desired.intent.form.digest() != *digest);
         let held_generation = self.cluster.metadata.generation.filter(|_| of_unmarked_pods && differs);
-        Some(Record { digest: digest.clone(), form: self.form(digest)?, of_unmarked_pods, held_generation })
+        let form = self.form(digest)?;
+        Some(Record { digest: digest.clone(), form, of_unmarked_pods, held_generation, adopts })
     }
 }
 
@@ -102,11 +109,14 @@ pub fn http(write: &Write, target: Target<'_>) -> Option<Request<Vec<u8>>> {
         }
         // What all members ran together last is the form that is known to work.
         Change::CreateSet(replicas) => {
-            let form = target.record.map_or(&desired?.intent.form, |record| &record.form);
-            create(json!(desired?.stateful_set(*replicas, form)))
+            let desired = desired?;
+            create(json!(match target.record {
+                Some(record) => desired.recreated_set(*replicas, record),
+                None => desired.stateful_set(*replicas, &desired.intent.form),
+            }))
         }
         Change::SetTemplate(form) => {
-            let there = target.set.and_then(|set| Some(&set.spec.as_ref()?.template));
+            let there = target.set.and_then(|set| adopts(&set.spec.as_ref()?.template));
             let mut template = json!(desired?.template(&target.form(form)?, there));
             template["$patch"] = "replace".into();
             let change = only_if.inside(json!({"spec": {"template": template}}));
@@ -127,7 +137,16 @@ pub fn http(write: &Write, target: Target<'_>) -> Option<Request<Vec<u8>>> {
         Change::Label(member) => label(MEMBER_ID_LABEL, member.to_string()),
         Change::Create(object) => create(object.clone()),
         Change::Apply(object) => api.patch(&name, &apply, &Patch::Apply(only_if.inside(object.clone()))),
+        Change::Resize(bytes) => {
+            let size = Quantity::of_bytes(*bytes);
+            merge(json!({"spec": {"resources": {"requests": {"storage": size}}}}))
+        }
         Change::Delete => api.delete(&name, &only_if.deletion()),
+        Change::Orphan => {
+            let orphaning =
+                DeleteParams { propagation_policy: Some(PropagationPolicy::Orphan), ..only_if.deletion() };
+            api.delete(&name, &orphaning)
+        }
         Change::Evict => {
             // Not kube's own request for it, which loses the precondition on the way.
             let eviction = json!({

@@ -53,7 +53,7 @@ fn a_volume_is_deleted_only_after_a_live_observation() {
     let mut seen = seen(true);
     seen.cluster.deleting = true;
     let (uid, cluster_uid) = ("claim".to_owned(), seen.cluster.uid.clone());
-    let claim = Claim { uid: uid.clone(), terminating: false, cluster_uid, bound: true, member: None };
+    let claim = Claim { uid: uid.clone(), terminating: false, cluster_uid, bound: true, ..Claim::default() };
     seen.claims.insert(Ordinal(0), claim);
     let mut round = Round::default();
     assert_eq!(round.consider(&goal, &seen, &vec![], Freshness::Cached), Next::Confirm);

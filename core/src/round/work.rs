@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{Outcome, Round, SideWrite, name_taken};
 use crate::agent::News;
-use crate::decide::Goal;
+use crate::decide::{Goal, resizes};
 use crate::desired::{Desired, agents, not_applied};
 use crate::form::Record;
 use crate::intent::Intent;
@@ -93,6 +93,7 @@ impl Round {
             Some(desired) if !goal.paused && !seen.cluster.deleting => surroundings(desired, objects, seen),
             Some(_) | None => Vec::new(),
         };
+        writes.extend(resizes(goal, seen));
         writes.extend(quick_ends(objects));
         let of_plan = |action: &Action| match request(action, seen, 0) {
             Some(Request::Kube(write)) => Some(write.object),

@@ -68,7 +68,7 @@ pub(super) const RULES: &[Rule<EtcdClusterSpec>] = &[
             448Mi or more",
         broken: |spec| {
             let quota = spec.options.as_ref().and_then(|options| options.quota_backend_bytes);
-            let volume = spec.storage.requested_by_template().unwrap_or_else(|| spec.storage.size.clone());
+            let volume = spec.storage.size_in_effect();
             let quota = quota.and_then(|quota| u64::try_from(quota).ok());
             let holds_a_log = |volume: &u64| *volume >= storage::LEAST_BYTES;
             let volume = volume.bytes().filter(holds_a_log);

@@ -47,19 +47,6 @@ pub(super) const RULES: &[Rule<EtcdClusterSpec>] = &[
         broken: |spec| spec.storage.storage_class_name.as_ref().is_some_and(|name| name.len() > 253),
     },
     Rule {
-        at: "storage",
-        server: Server::Cel(
-            "!has(self.storageClassName) || !has(self.volumeClaimTemplate) || \
-             !has(self.volumeClaimTemplate.spec.storageClassName) || \
-             self.storageClassName == self.volumeClaimTemplate.spec.storageClassName",
-        ),
-        message: "storageClassName and volumeClaimTemplate.spec.storageClassName differ: keep one of them",
-        broken: |spec| {
-            let Some(beside) = &spec.storage.storage_class_name else { return false };
-            claim(spec).and_then(|claim| claim.storage_class_name.as_ref()).is_some_and(|it| it != beside)
-        },
-    },
-    Rule {
         at: "storage.volumeClaimTemplate",
         server: Server::Cel("!has(self.spec.volumeMode) || self.spec.volumeMode == 'Filesystem'"),
         message: "etcd needs a file system: remove spec.volumeMode or set it to Filesystem",
@@ -80,14 +67,8 @@ pub(super) const RULES: &[Rule<EtcdClusterSpec>] = &[
     Rule {
         at: "storage.volumeClaimTemplate",
         server: Server::Nothing,
-        message: "spec.resources.requests.storage must be a quantity above zero such as 10Gi, and equal to \
-            storage.size if both are set: keep one of them",
-        broken: |spec| {
-            spec.storage.requested_by_template().is_some_and(|requested| {
-                let differs = requested.nano() != spec.storage.size.nano();
-                requested.nano().unwrap_or(0) == 0 || differs && !spec.storage.has_default_size()
-            })
-        },
+        message: "spec.resources.requests.storage must be a quantity above zero such as 10Gi",
+        broken: |spec| spec.storage.requested_by_template().is_some_and(|it| it.nano().unwrap_or(0) == 0),
     },
     Rule {
         at: "storage.volumeClaimTemplate",
@@ -122,31 +103,15 @@ pub(super) const RULES: &[Rule<EtcdClusterSpec>] = &[
     },
 ];
 
-pub(super) const CHANGES: &[ChangeRule<EtcdClusterSpec>] = &[
-    ChangeRule {
-        at: "storage.size",
-        cel: "self == oldSelf",
-        message: "cannot be changed: this version cannot expand volumes, and volumes cannot shrink; restore the \
-            previous value, or create a new cluster with the size that you need",
-        broken: |old, new| old.storage.size != new.storage.size,
-    },
-    ChangeRule {
-        at: "storage",
-        cel: "has(self.storageClassName) == has(oldSelf.storageClassName) && \
-              (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)",
-        message: "storageClassName cannot be changed, because volumes cannot move to another class: restore the \
-            previous value, or create a new cluster",
-        broken: |old, new| old.storage.storage_class_name != new.storage.storage_class_name,
-    },
-    ChangeRule {
-        at: "storage",
-        cel: "has(self.volumeClaimTemplate) == has(oldSelf.volumeClaimTemplate) && \
+pub(super) const CHANGES: &[ChangeRule<EtcdClusterSpec>] = &[ChangeRule {
+    at: "storage",
+    cel: "has(self.volumeClaimTemplate) == has(oldSelf.volumeClaimTemplate) && \
               (!has(self.volumeClaimTemplate) || self.volumeClaimTemplate == oldSelf.volumeClaimTemplate)",
-        message: "volumeClaimTemplate cannot be changed, because the volumes exist already: restore the \
-            previous value, or create a new cluster",
-        broken: |old, new| old.storage.volume_claim_template != new.storage.volume_claim_template,
-    },
-];
+    message: "volumeClaimTemplate cannot be changed, because the volumes exist already: restore the \
+            previous value, or create a new cluster; storage.size and storage.storageClassName can be changed, also \
+            where the template has them",
+    broken: |old, new| old.storage.volume_claim_template != new.storage.volume_claim_template,
+}];
 
 /// Six files of log of 64 MB each, now and then seven (etcd keeps five, allocates the next one in advance and removes
 /// old ones every 30 s), a small database and the file system itself. Three members of etcd 3.5.21 on ext4, compacted all

@@ -17,6 +17,7 @@ const BEING_DELETED: &str = "the cluster is being deleted";
 const NOT_BOOTSTRAPPED: &str = "the cluster has not bootstrapped yet";
 const NO_MEMBER_WANTED: &str = "stopped: no member is wanted";
 const QUORUM_SERVES: &str = "a quorum serves reads and writes";
+const RECREATING: &str = "the operator creates the StatefulSet again; its pods run on";
 const PAUSED: &str = "spec.paused is true: the operator reports but makes no changes";
 
 /// In the order of [`condition::ALL`].
@@ -24,6 +25,7 @@ pub(super) fn of(view: &View<'_>, cluster: &EtcdCluster) -> Vec<Fact> {
     let mut facts =
         vec![ready(view), available(view), reconciling(view), not_going_on(view), quorum_lost(view)];
     facts.extend(rollout_stalled(view));
+    facts.extend(volumes_differ(view));
     facts.extend(paused(view));
     facts.extend(write_failed(view));
     if let Ok(intent) = view.basis.spec {
@@ -91,8 +93,14 @@ fn in_effect(view: &View<'_>, reason: &'static str, message: String) -> Finding 
     if let Some(alarms) = view.alarms() {
         return (Value::False, reason::ALARM_ACTIVE, alarms);
     }
+    if let Some(volumes) = view.volumes() {
+        return (Value::False, volumes.reason, volumes.message);
+    }
     if !failed_writes.is_empty() {
         return (Value::False, reason::WRITE_FAILED, failures(failed_writes));
+    }
+    if view.size() > 0 && view.seen().set.as_ref().is_none_or(|set| set.terminating) {
+        return (Value::False, reason::STATEFULSET_RECREATING, RECREATING.into());
     }
     let held = view.refused_rollout().map(|refusal| {
         let held = "a previous version of the operator did not roll this out, and a new version of the operator alone \
@@ -101,8 +109,8 @@ fn in_effect(view: &View<'_>, reason: &'static str, message: String) -> Finding 
         not_in_effect(edited, &why)
     });
     let volumes = (!not_applied.is_empty()).then(|| {
-        let volumes = "this version of the operator does not change existing volumes, so all of them keep the previous \
-                       values: revert the edit, or wait for a version that applies it";
+        let volumes = "volumes that exist cannot be changed in this way, so all of them keep the previous values: revert \
+                       the edit";
         not_in_effect(not_applied, volumes)
     });
     match held.into_iter().chain(volumes).collect::<Vec<_>>() {
@@ -211,6 +219,13 @@ fn at_rest(view: &View<'_>) -> (Value, &'static str, String) {
         );
         return (Value::True, reason::AWAITING_RECOVERY, message);
     }
+    if let Some(volumes) = view.volumes() {
+        let message = match volumes.reconciling {
+            Value::True => volumes.message,
+            Value::False | Value::Unknown => "blocked, see condition VolumesDiffer".into(),
+        };
+        return (volumes.reconciling, volumes.reason, message);
+    }
     if !failed_writes.is_empty() {
         return (Value::True, reason::WRITE_FAILED, failures(failed_writes));
     }
@@ -254,6 +269,11 @@ fn rollout_stalled(view: &View<'_>) -> Option<Fact> {
 fn members_spread(view: &View<'_>) -> Option<Fact> {
     let (value, reason, message) = view.spread()?;
     Some(fact(condition::MEMBERS_SPREAD, value, reason, message))
+}
+
+fn volumes_differ(view: &View<'_>) -> Option<Fact> {
+    let differing = view.volumes()?;
+    Some(fact(condition::VOLUMES_DIFFER, Value::True, differing.reason, differing.message))
 }
 
 fn quorum_lost(view: &View<'_>) -> Fact {

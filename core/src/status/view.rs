@@ -183,7 +183,7 @@ impl<'a> View<'a> {
     }
 
     fn service(&self) -> Service {
-        let stopped = self.size() == 0 && self.seen().replicas() == 0;
+        let stopped = self.size() == 0 && self.seen().keeps_no_pods();
         match self.facts.quorum {
             // While the spec is invalid, a cluster without pods might be one that never bootstrapped.
             Quorum::NotBootstrapped if stopped && self.basis.spec.is_ok() => Service::Stopped,

@@ -97,8 +97,13 @@ pub(crate) fn writes(intent: &Intent, objects: &Objects) -> Vec<Write> {
 }
 
 fn record(form: &Form) -> Arc<ConfigMap> {
-    let record =
-        Record { digest: form.digest(), form: form.clone(), of_unmarked_pods: false, held_generation: None };
+    let record = Record {
+        digest: form.digest(),
+        form: form.clone(),
+        of_unmarked_pods: false,
+        held_generation: None,
+        adopts: None,
+    };
     let metadata = ObjectMeta { uid: Some("record-uid".into()), ..ObjectMeta::default() };
     Arc::new(ConfigMap { metadata, data: Some(record.data()), ..ConfigMap::default() })
 }

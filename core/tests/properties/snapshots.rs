@@ -132,7 +132,7 @@ fn record() -> impl Strategy<Value = Option<FormRecord>> {
     (form(), prop::bool::weighted(0.1)).prop_map(|(form, held)| {
         let held_generation = held.then_some(1);
         let (uid, version) = ("record".into(), Version::new(3, 6, 11));
-        Some(FormRecord { uid, form: form?, version, held_generation })
+        Some(FormRecord { uid, form: form?, version, held_generation, adopts: None })
     })
 }
 
@@ -277,7 +277,8 @@ fn settled_with(sizes: RangeInclusive<u8>) -> impl Strategy<Value = (Goal, Obser
         let template = Some(form.clone());
         seen.set = Some(Set { template, ..Set::keeping(goal.size, "set") });
         let uid = "record".into();
-        seen.record = Some(FormRecord { uid, form: form.clone(), version, held_generation: None });
+        seen.record =
+            Some(FormRecord { uid, form: form.clone(), version, held_generation: None, adopts: None });
         for ordinal in 0..usize::from(goal.size) {
             let slot = Slot {
                 pod: Some((Process::Started, false, true, Some(form.clone()), Protocol::CURRENT)),
@@ -312,8 +313,8 @@ fn fill(seen: &mut Observed, ordinal: usize, slot: &Slot) {
     let ordinal = Ordinal(ordinal as u8);
     let Slot { pod, claim, member, index, hash, alarmed, version, cluster } = slot.clone();
     if let Some((etcd, terminating, published, form, agent)) = pod {
-        let uid = format!("pod-{ordinal}");
-        seen.pods.insert(ordinal, Pod { uid, terminating, published, etcd, form, node: None, agent });
+        let (uid, node, orphaned) = (format!("pod-{ordinal}"), None, false);
+        seen.pods.insert(ordinal, Pod { uid, terminating, published, etcd, form, node, agent, orphaned });
     }
     if let Some((label, terminating, bound, owner)) = claim {
         let member = match label {
@@ -322,7 +323,10 @@ fn fill(seen: &mut Observed, ordinal: usize, slot: &Slot) {
             Label::Wrong => Some(MemberId(id.0 + 0x1000)),
         };
         let uid = format!("claim-{ordinal}");
-        seen.claims.insert(ordinal, Claim { uid, terminating, cluster_uid: owner.into(), bound, member });
+        seen.claims.insert(
+            ordinal,
+            Claim { uid, terminating, cluster_uid: owner.into(), bound, member, ..Claim::default() },
+        );
     }
     let Some((learner, start, voice)) = member else { return };
     let alarm = || Alarm { member: id, kind: "NOSPACE".into() };

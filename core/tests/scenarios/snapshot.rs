@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use etcd_operator_core::agent::Protocol;
+use etcd_operator_core::api::Quantity;
 use etcd_operator_core::asked::Asked;
 use etcd_operator_core::decide::{Goal, OnDelete, OnStop};
 use etcd_operator_core::form::{Digest, Wanted};
@@ -10,7 +11,7 @@ use etcd_operator_core::member::MemberProgress;
 use etcd_operator_core::names::{ANNOTATION_OF, Names};
 use etcd_operator_core::observed::{
     Alarm, Answer, Blocked, Claim, Cluster, ClusterId, Exit, FormRecord, Formed, Member, MemberId, Members,
-    Node, Nodes, Observed, Order, Ordinal, Pod, Process, Seen, Set, Unanswered, Unread,
+    Node, Nodes, Observed, Order, Ordinal, Pod, Process, Resize, Seen, Set, Unanswered, Unread, VolumeForm,
 };
 use etcd_operator_core::schedule::{Schedule, Window};
 use etcd_operator_core::snapshot::Snapshot;
@@ -92,6 +93,9 @@ fn understand(words: &[&str], goal: &mut Goal, seen: &mut Observed) -> Result<()
         ("claim" | "claims", [which, rest @ ..]) => {
             range(which, 10)?.try_for_each(|ordinal| read_claim(Ordinal(ordinal as u8), rest, seen))
         }
+        ("volume" | "volumes", [which, rest @ ..]) => {
+            range(which, 10)?.try_for_each(|ordinal| read_volume(Ordinal(ordinal as u8), rest, seen))
+        }
         ("member" | "members", [which, rest @ ..]) => {
             range(which, 16)?.try_for_each(|id| read_member(MemberId(id), rest, seen))
         }
@@ -155,6 +159,7 @@ fn read_goal(words: &[&str], goal: &mut Goal) -> Result<()> {
             "no-budget" => goal.disruption_budget = false,
             form if form.starts_with("form=") => goal.form = Some(wanted(form)?),
             agent if agent.starts_with("agent=") => goal.lowest_agent = protocol(agent)?,
+            form if form.starts_with("volumes=") => goal.volumes = Some(volumes(form)?),
             size => goal.size = number(size)?,
         }
     }
@@ -181,6 +186,17 @@ fn window(words: &[&str]) -> Result<Window> {
     Ok(Window { schedule, minutes: number(minutes)? })
 }
 
+/// `volumes=2Gi`, or with a class: `volumes=2Gi/fast`.
+fn volumes(word: &str) -> Result<VolumeForm> {
+    let form = word.strip_prefix("volumes=").unwrap_or(word);
+    let (size, class) = form.split_once('/').map_or((form, None), |(size, class)| (size, Some(class)));
+    Ok(VolumeForm { bytes: bytes(size)?, class: class.map(str::to_owned) })
+}
+
+fn bytes(size: &str) -> Result<u64> {
+    Quantity::Text(size.into()).bytes().ok_or(format!("{size} is no size"))
+}
+
 /// As in the annotation of this name.
 fn read_request(what: &str, value: &str, goal: &mut Goal) -> Result<()> {
     let names = Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() };
@@ -200,6 +216,9 @@ fn read_template(words: &[&str], set: &mut Set) -> Result<()> {
             "unread" => set.followed = false,
             "unmarked" => set.unmarked = true,
             agent if agent.starts_with("agent=") => set.agent = protocol(agent)?,
+            "terminating" => set.terminating = true,
+            "adopted" => set.adopts = Some("former-uid".into()),
+            form if form.starts_with("volumes=") => set.volumes = Some(volumes(form)?),
             form => (set.template, set.unmarked) = (Some(Digest(form.into())), false),
         }
     }
@@ -208,10 +227,12 @@ fn read_template(words: &[&str], set: &mut Set) -> Result<()> {
 
 fn read_record(form: &str, words: &[&str], seen: &mut Observed) -> Result<()> {
     let Wanted { form, version } = wanted(form)?;
-    let mut record = FormRecord { uid: "record-uid".into(), form, version, held_generation: None };
+    let mut record =
+        FormRecord { uid: "record-uid".into(), form, version, held_generation: None, adopts: None };
     for word in words {
         match *word {
             "held" => record.held_generation = seen.cluster.generation,
+            "adopted" => record.adopts = Some("former-uid".into()),
             _ => return Err(format!("{word} is not understood")),
         }
     }
@@ -254,6 +275,7 @@ fn read_pod(ordinal: Ordinal, words: &[&str], seen: &mut Observed) -> Result<()>
         form: None,
         node: None,
         agent: Protocol::CURRENT,
+        orphaned: false,
     });
     for word in words {
         match *word {
@@ -279,6 +301,7 @@ fn read_pod(ordinal: Ordinal, words: &[&str], seen: &mut Observed) -> Result<()>
             "terminating" => pod.terminating = true,
             "unpublished" => pod.published = false,
             "no-node" => pod.node = None,
+            "orphaned" => pod.orphaned = true,
             form if form.starts_with("form=") => pod.form = Some(wanted(form)?.form),
             node if node.starts_with("node=") => pod.node = Some(node["node=".len()..].into()),
             agent if agent.starts_with("agent=") => pod.agent = protocol(agent)?,
@@ -329,7 +352,7 @@ fn nodes(seen: &mut Observed) -> &mut Nodes {
 fn read_claim(ordinal: Ordinal, words: &[&str], seen: &mut Observed) -> Result<()> {
     seen.claims.remove(&ordinal);
     let uid = format!("claim-{ordinal}-uid");
-    let mut claim = Claim { uid, terminating: false, cluster_uid: UID.into(), bound: true, member: None };
+    let mut claim = Claim { uid, cluster_uid: UID.into(), bound: true, ..Claim::default() };
     for word in words {
         match word.split_once('=').unwrap_or((word, "")) {
             ("gone", "") => return Ok(()),
@@ -341,6 +364,29 @@ fn read_claim(ordinal: Ordinal, words: &[&str], seen: &mut Observed) -> Result<(
         }
     }
     seen.claims.insert(ordinal, claim);
+    Ok(())
+}
+
+/// Of a claim that is there.
+fn read_volume(ordinal: Ordinal, words: &[&str], seen: &mut Observed) -> Result<()> {
+    let claim = seen.claims.get_mut(&ordinal).ok_or("there is no such claim")?;
+    for word in words {
+        match word.split_once('=').unwrap_or((word, "")) {
+            ("size", size) => {
+                (claim.requested_bytes, claim.capacity_bytes) = (Some(bytes(size)?), Some(bytes(size)?));
+            }
+            ("requested", size) => claim.requested_bytes = Some(bytes(size)?),
+            ("capacity", size) => claim.capacity_bytes = Some(bytes(size)?),
+            ("class", class) => claim.class = Some(class.into()),
+            ("unbound", "") => (claim.bound, claim.capacity_bytes) = (false, None),
+            ("precedes-set", "") => claim.precedes_set = true,
+            ("resize", "in-progress") => claim.resize = Some(Resize::InProgress),
+            ("resize", "file-system") => claim.resize = Some(Resize::FileSystemPending),
+            ("resize", "failed") => claim.resize = Some(Resize::Failed("no space left on the pool".into())),
+            ("resize", "none") => claim.resize = None,
+            _ => return Err(format!("{word} is not understood")),
+        }
+    }
     Ok(())
 }
 

@@ -131,7 +131,9 @@ fn labelled<K: Kind>(
 /// Up to where there may be something: what is wanted, what the StatefulSet makes, and what was ever seen. Only who is
 /// about to let go for ever has to look further.
 fn ordinals_to_ask(cluster: &EtcdCluster, set: Option<&StatefulSet>, known: &Objects) -> u8 {
-    if cluster.metadata.deletion_timestamp.is_some() {
+    // Nothing tells how many pods a StatefulSet kept that is missing.
+    let bootstrapped = cluster.status.as_ref().is_some_and(|status| status.cluster_id.is_some());
+    if cluster.metadata.deletion_timestamp.is_some() || set.is_none() && bootstrapped {
         return MAX_SIZE;
     }
     let replicas = set.and_then(|set| set.spec.as_ref()?.replicas).unwrap_or(0);

@@ -16,7 +16,7 @@ use crate::faults::Faults;
 use crate::operator::{LEASE_NAMESPACE, Operator};
 use crate::recorder::{Objects, Recorder};
 use crate::scenario::until;
-use crate::steps::Until;
+use crate::steps::{Until, Volumes};
 use crate::world::{CLUSTER, World, world};
 
 struct Edited<'a> {
@@ -87,6 +87,10 @@ impl Edited<'_> {
                 self.patch(edit).await.expect("it is accepted");
                 self.until(field, |it| is_in_effect(field, it)).await;
                 assert_eq!(self.pod_uid(), pod, "{field}: no pod restarts");
+                // A volume cannot shrink.
+                if field == "storage.size" {
+                    return;
+                }
                 self.patch(&back(edit, base)).await.expect("it is accepted");
                 self.until(field, |it| Until::Ready(1).holds(it) && self.all(it) == before).await;
                 assert_eq!(self.pod_uid(), pod, "{field}: no pod restarts");
@@ -103,7 +107,25 @@ impl Edited<'_> {
                 self.until(field, rolled).await;
                 assert_ne!(self.pod_uid(), pod, "{field}: its pod restarts");
             }
-            Verdict::Replaced => panic!("{field}: no edit replaces members yet"),
+            Verdict::Replaced => {
+                self.patch(edit).await.expect("it is accepted");
+                let refused = |it: &Recorder| reason(it, condition::STALLED) == "StorageClassNeedsMembers";
+                self.until(field, refused).await;
+                assert_eq!(self.pod_uid(), pod, "{field}: the only member stays");
+                self.patch(&json!({"size": 3})).await.expect("it is accepted");
+                let class = edit["storage"]["storageClassName"].clone();
+                let moved = |it: &Recorder| {
+                    let claim = |it: &Recorder, ordinal| {
+                        let name = format!("data-{CLUSTER}-{ordinal}");
+                        object(it, "PersistentVolumeClaim", &name)["spec"]["storageClassName"] == class
+                    };
+                    Until::Ready(3).holds(it) && (0..3).all(|ordinal| claim(it, ordinal))
+                };
+                self.until(field, moved).await;
+                assert_ne!(self.pod_uid(), pod, "{field}: its member is replaced");
+                self.patch(&json!({"size": 1})).await.expect("it is accepted");
+                self.until(field, |it| Until::Ready(1).holds(it)).await;
+            }
         }
     }
 
@@ -137,6 +159,14 @@ fn object(recorder: &Recorder, kind: &str, name: &str) -> Value {
     recorder.object(kind, name).unwrap_or_default()
 }
 
+/// Of a condition that is True.
+fn reason(recorder: &Recorder, type_: &str) -> String {
+    let conditions = object(recorder, "EtcdCluster", CLUSTER)["status"]["conditions"].clone();
+    let conditions = conditions.as_array().cloned().unwrap_or_default();
+    let condition = conditions.iter().find(|it| it["type"] == type_ && it["status"] == "True");
+    condition.and_then(|it| it["reason"].as_str()).unwrap_or_default().to_owned()
+}
+
 fn first_pod(recorder: &Recorder) -> Value {
     object(recorder, "Pod", &format!("{CLUSTER}-0"))
 }
@@ -162,6 +192,10 @@ fn is_in_effect(field: &str, recorder: &Recorder) -> bool {
         "podTemplate.annotations" => metadata("annotations", "example.org/note", "hello"),
         "podTemplate.labels" => metadata("labels", "team", "shop"),
         "size" => Until::Ready(3).holds(recorder),
+        "storage.size" => {
+            let volumes = Volumes { size: "20Gi", class: "standard" };
+            Until::Provisioned { size: 1, volumes }.holds(recorder)
+        }
         // They are read when the cluster stops or is deleted.
         "storage.onDelete" => seen && cluster["spec"]["storage"]["onDelete"] == "Delete",
         // It is read when the operator has a reason of its own to restart a member.

@@ -38,6 +38,8 @@ fn trials() -> Vec<Trial> {
         trial("create_with_every_effect_hit", || sweep::each_variant(sweep::CREATE)),
         trial("scale_with_every_effect_hit", || sweep::each_variant(sweep::SCALE)),
         trial("roll_with_every_effect_hit", || sweep::each_variant(sweep::ROLL)),
+        trial("grow_with_every_effect_hit", || sweep::each_variant(sweep::GROW)),
+        trial("move_with_every_effect_hit", || sweep::each_variant(sweep::MOVE)),
         trial("single_requests_fail", requests::fail),
         trial("an_operator_takes_over_from_the_previous_version", takeover::from_the_previous_version),
         trial("a_watch_freezes", requests::freeze).with_ignored_flag(true),

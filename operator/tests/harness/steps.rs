@@ -42,6 +42,14 @@ pub enum Step {
     LosePod(u8),
     /// This member becomes the leader.
     Lead(u8),
+    /// A merge patch of the spec that leaves every volume with this size and class.
+    Volumes(&'static str, Volumes),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Volumes {
+    pub size: &'static str,
+    pub class: &'static str,
 }
 
 /// When a step is over.
@@ -71,6 +79,11 @@ pub enum Until {
     /// One pod has another form than is recorded. Whichever is created next gets the recorded one.
     Stopped {
         size: u8,
+    },
+    /// Ready, and every volume is like this.
+    Provisioned {
+        size: u8,
+        volumes: Volumes,
     },
     /// Another pod of this name serves, in the form that is recorded.
     Returned {
@@ -167,6 +180,10 @@ impl<'a> Cluster<'a> {
                 self.delete_pod(ordinal, &DeleteParams::default()).await;
                 Until::Returned { pod, uid }
             }
+            Step::Volumes(change, volumes) => {
+                self.edit(change).await;
+                Until::Provisioned { size: self.size.unwrap_or_default(), volumes }
+            }
             Step::Lead(ordinal) => {
                 self.lead(ordinal).await;
                 Until::Ready(self.size.unwrap_or_default())
@@ -255,6 +272,10 @@ impl Until {
                 let serving = cluster()["status"]["readyReplicas"] == json!(size - 1);
                 serving && recorded.is_some() && others == 1 && template(recorder) == recorded
             }
+            Self::Provisioned { size, volumes } => {
+                let all = (0..*size).all(|it| has_volume(recorder, it, *volumes));
+                all && is_ready(&cluster(), *size)
+            }
             Self::Returned { pod, uid } => {
                 let there = recorder.object("Pod", pod).unwrap_or_default();
                 let members = cluster()["status"]["members"].clone();
@@ -287,6 +308,17 @@ fn template(recorder: &Recorder) -> Option<String> {
 fn form_of(recorder: &Recorder, pod: &str) -> Option<String> {
     let pod = recorder.object("Pod", pod)?;
     Some(pod["metadata"]["annotations"][FORM_ANNOTATION].as_str()?.to_owned())
+}
+
+/// The claim has what it asks for, and new ones will have it, too.
+pub fn has_volume(recorder: &Recorder, ordinal: u8, Volumes { size, class }: Volumes) -> bool {
+    let name = format!("data-{CLUSTER}-{ordinal}");
+    let claim = recorder.object("PersistentVolumeClaim", &name).unwrap_or_default();
+    let set = recorder.object("StatefulSet", CLUSTER).unwrap_or_default();
+    let template = &set["spec"]["volumeClaimTemplates"][0]["spec"];
+    claim["spec"]["storageClassName"] == class
+        && claim["status"]["capacity"]["storage"] == size
+        && [&claim["spec"], template].iter().all(|it| it["resources"]["requests"]["storage"] == size)
 }
 
 fn pod_name(ordinal: u8) -> String {

@@ -5,7 +5,7 @@ use std::time::Instant;
 use crate::faults::kube::TEMPLATE;
 use crate::faults::{Fault, Faults, Hits};
 use crate::scenario::{Ran, Scenario, difference, lines};
-use crate::steps::Step;
+use crate::steps::{Step, Volumes};
 use crate::world::world;
 
 pub const CREATE: Scenario = Scenario::new("create 3", &[Step::Size(3)]);
@@ -58,8 +58,25 @@ const CRASH: Scenario = Scenario {
         ],
     )
 };
-pub const ALL: [Scenario; 11] =
-    [CREATE, SCALE, STOP, START, DELETE, ADOPT, REPLACE, ROLL, ROLL_ONE, MISSING_IMAGE, CRASH];
+const GROWN: Volumes = Volumes { size: "20Gi", class: "standard" };
+const MOVED: Volumes = Volumes { size: "10Gi", class: "standard-retain" };
+/// No member restarts, and the StatefulSet is created again.
+pub const GROW: Scenario = Scenario {
+    setup: 1,
+    keeps_serving: true,
+    ..Scenario::new("grow 3", &[Step::Size(3), Step::Volumes(r#"{"storage": {"size": "20Gi"}}"#, GROWN)])
+};
+/// Every member is replaced.
+pub const MOVE: Scenario = Scenario {
+    setup: 1,
+    keeps_serving: true,
+    ..Scenario::new(
+        "move 3",
+        &[Step::Size(3), Step::Volumes(r#"{"storage": {"storageClassName": "standard-retain"}}"#, MOVED)],
+    )
+};
+pub const ALL: [Scenario; 13] =
+    [CREATE, SCALE, STOP, START, DELETE, ADOPT, REPLACE, ROLL, ROLL_ONE, MISSING_IMAGE, CRASH, GROW, MOVE];
 
 const VARIANTS: [(&str, Fault); 4] = [
     ("killed before", Fault::KillBefore),

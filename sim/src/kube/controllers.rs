@@ -7,6 +7,7 @@ use super::{Claim, Kube, Pod, Sandbox, SetSpec, Template, Volume};
 use crate::agent::Memory;
 use crate::etcd::Tick;
 use crate::random::Random;
+use crate::volumes::Class;
 
 /// Kubernetes waits for more than five minutes by default; nothing happens in the rest of them.
 const EVICTION: Tick = 200;
@@ -26,11 +27,15 @@ impl Kube {
             self.run_kubelet(ordinal, random, now);
         }
         self.protect_claims();
+        self.grow_volumes(random);
         self.report(random, now);
     }
 
     /// What is owned by an object that is gone goes, too.
     fn collect_garbage(&mut self) {
+        if self.objects.set.take_if(|set| set.orphaning).is_some() {
+            self.objects.pods.values_mut().for_each(|pod| pod.set = None);
+        }
         let cluster = self.objects.cluster.as_ref().map(|cluster| cluster.uid);
         self.objects.set.take_if(|set| Some(set.spec.template.cluster) != cluster);
         self.objects.record.take_if(|record| Some(record.cluster) != cluster);
@@ -39,18 +44,23 @@ impl Kube {
         self.objects
             .pods
             .values_mut()
-            .filter(|pod| Some(pod.set) != set)
+            .filter(|pod| pod.set.is_some() && pod.set != set)
             .for_each(|pod| pod.terminating = true);
     }
 
     /// A name is free only when the pod that had it is gone, however long that takes.
     fn run_statefulset_controller(&mut self, reads: bool, now: Tick) {
-        let Some(there) = self.objects.set.as_mut() else { return };
+        let Some(there) = self.objects.set.as_mut().filter(|set| !set.orphaning) else { return };
         if reads && !there.is_followed() {
             there.read = Some((there.spec, there.generation));
             there.version += 1;
         }
-        let (set, Some((SetSpec { replicas, template }, _))) = (there.uid, there.read) else { return };
+        let (set, Some((SetSpec { replicas, template, volumes }, _))) = (there.uid, there.read) else {
+            return;
+        };
+        self.objects.pods.values_mut().for_each(|pod| {
+            pod.set.get_or_insert(set);
+        });
         for ordinal in Ordinal::below(replicas) {
             if self.objects.pods.contains_key(&ordinal) {
                 continue;
@@ -67,13 +77,16 @@ impl Kube {
                         cluster_uid: template.cluster,
                         member: None,
                         volume: None,
+                        class: volumes.class.of_claim(),
+                        requested: volumes.form().bytes,
+                        capacity: 0,
                     };
                     self.objects.claims.insert(ordinal, claim);
                 }
             }
             let pod = Pod {
                 uid: self.uid(),
-                set,
+                set: Some(set),
                 template,
                 created: now,
                 terminating: false,
@@ -128,6 +141,7 @@ impl Kube {
         };
         let volume = match claim.volume {
             Some(volume) => volume,
+            None if claim.class == Class::Missing => return,
             None => self.provision(ordinal),
         };
         let Some(node) = self.volumes.get(&volume).map(|volume| volume.node) else { return };
@@ -156,6 +170,7 @@ impl Kube {
         self.volumes.insert(volume, Volume { node, ..Volume::default() });
         if let Some(claim) = self.objects.claims.get_mut(&ordinal) {
             claim.volume = Some(volume);
+            claim.capacity = claim.requested;
             claim.version += 1;
         }
         volume

@@ -122,6 +122,15 @@ fn a_live_field_changes_the_goal_or_leads_to_a_write_beside_the_plan() {
 }
 
 #[test]
+fn a_replaced_field_changes_what_volumes_should_be_like() {
+    for FieldVerdict { field, verdict, .. } in VERDICTS {
+        let (before, after) = edited(field);
+        let (before, after) = (intent(before).storage.volumes(), intent(after).storage.volumes());
+        assert_eq!(before.class != after.class, verdict == Verdict::Replaced, "{field}");
+    }
+}
+
+#[test]
 fn a_field_without_effect_changes_neither_the_goal_nor_an_object() {
     for field in with(Verdict::None) {
         let (before, after) = edited(field);

@@ -30,8 +30,10 @@ fn edited(from: Value, to: Value) -> Vec<&'static str> {
 fn every_edit_is_named_by_its_field_and_so_is_taking_it_back() {
     let template = |template: Value| json!({"storage": {"volumeClaimTemplate": template}});
     for (spec, field) in [
-        (json!({"storage": {"size": "20Gi"}}), "spec.storage.size"),
-        (json!({"storage": {"storageClassName": "fast"}}), "spec.storage.storageClassName"),
+        (
+            template(json!({"spec": {"accessModes": ["ReadWriteOncePod"]}})),
+            "spec.storage.volumeClaimTemplate.spec.accessModes",
+        ),
         (
             template(json!({"metadata": {"labels": {"team": "shop"}}, "spec": {}})),
             "spec.storage.volumeClaimTemplate.metadata.labels",
@@ -43,8 +45,8 @@ fn every_edit_is_named_by_its_field_and_so_is_taking_it_back() {
 }
 
 #[test]
-fn what_means_the_same_is_no_edit() {
-    let size = |amount: &str| json!({"storage": {"size": amount}});
-    assert_eq!(edited(size("1Gi"), size("1024Mi")), Vec::<&str>::new());
+fn what_takes_effect_is_no_difference() {
+    let volumes = json!({"storage": {"size": "20Gi", "storageClassName": "fast"}});
+    assert_eq!(edited(json!({}), volumes), Vec::<&str>::new());
     assert_eq!(edited(json!({}), json!({"version": "3.5.22", "debugSidecar": {}})), Vec::<&str>::new());
 }

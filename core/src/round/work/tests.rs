@@ -204,7 +204,9 @@ fn pods_of_a_deleted_cluster_end_quickly_once_their_set_is_gone() {
     let mut objects = objects(&deleted);
     let pod = |grace: Value| {
         let pod = json!({
-            "metadata": {"name": "kv-0", "uid": "pod-uid", "deletionGracePeriodSeconds": grace},
+            "metadata": {"name": "kv-0", "uid": "pod-uid", "deletionGracePeriodSeconds": grace, "ownerReferences": [
+                {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "kv", "uid": "set-uid", "controller": true},
+            ]},
             "spec": {"containers": [{"name": "etcd", "image": "etcd:v3.6.0"}]},
         });
         BTreeMap::from([(Ordinal(0), Arc::new(serde_json::from_value(pod).expect("a pod")))])
@@ -279,4 +281,35 @@ fn what_the_plan_writes_is_not_written_beside_it() {
     assert_eq!(beside(&scale), ["status", "Pod kv-0"]);
     let end = Plan::act(Action::EvictPod { ordinal: Ordinal(0), uid: "pod-uid".into() });
     assert_eq!(beside(&end), ["status", "StatefulSet kv"]);
+}
+
+/// A growth that the API server rejects is retried by and by, and members go on meanwhile.
+#[test]
+fn a_claim_that_cannot_be_resized_holds_nothing_else_up() {
+    let claim = json!({
+        "metadata": {"name": "data-kv-0", "uid": "claim-uid", "resourceVersion": "5",
+            "labels": {crate::names::CLUSTER_UID_LABEL: "uid"}},
+        "spec": {"volumeName": "pv", "resources": {"requests": {"storage": "1Gi"}}},
+        "status": {"phase": "Bound", "capacity": {"storage": "1Gi"}},
+    });
+    let mut objects = with_finalizer();
+    let claim = Arc::new(serde_json::from_value(claim).expect("a claim"));
+    objects.claims.insert(Ordinal(0), claim);
+    let mut round = Round::default();
+    let resize = |work: &Work| {
+        let is_it = |effect: &&Effect| effect.write.title() == "PersistentVolumeClaim data-kv-0";
+        work.beside.iter().find(is_it).cloned()
+    };
+    let first = work(&mut round, &objects, 0);
+    let effect = resize(&first).expect("it is resized");
+    let only_if = OnlyIf::Unchanged("claim-uid".into(), "5".into());
+    let expected = Write { object: Object::Claim(Ordinal(0)), only_if, change: Change::Resize(10 << 30) };
+    assert_eq!(effect.request, Request::Kube(expected));
+    assert!(!first.steps.is_empty(), "the bootstrap goes on");
+    let rejected = Outcome::NotDone(Trouble::Failed("the storageclass must support resize".into()));
+    assert_eq!(round.sent(&effect, rejected, Timestamp::UNIX_EPOCH), None, "and it does then");
+    let second = work(&mut round, &objects, 0);
+    assert_eq!(resize(&second), None, "not at once");
+    assert!(!second.steps.is_empty());
+    assert!(resize(&work(&mut round, &objects, 60)).is_some(), "but later");
 }
