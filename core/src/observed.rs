@@ -206,6 +206,9 @@ pub struct FormRecord {
     /// The generation of the EtcdCluster whose edits wait for the next one.
     #[serde(default)]
     pub held_generation: Option<i64>,
+    /// Members whose logs have no entries that etcd 3.7 cannot read.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub cleared: BTreeSet<MemberId>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -218,6 +221,9 @@ pub struct Pod {
     /// What it was made from; none if that is not known.
     #[serde(default)]
     pub form: Option<Digest>,
+    /// By the API server's clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created: Option<Timestamp>,
 }
 
 /// What goes on in a pod's etcd container, as far as is known.
@@ -310,6 +316,10 @@ pub struct Answer {
     pub hash: Option<u32>,
     /// Every alarm of the cluster that this member knows.
     pub alarms: BTreeSet<Alarm>,
+    /// The members that it can connect to; none if it did not report them. Asked only while a member is about to be restarted
+    /// or removed, or leadership to move.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reaches: Option<BTreeSet<MemberId>>,
 }
 
 /// An alarm that a member has raised. It holds until somebody disarms it.

@@ -6,6 +6,8 @@ mod text;
 
 pub use text::Terms;
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use crate::asked::Accepted;
@@ -89,6 +91,15 @@ pub enum Action {
     CancelDowngrade {
         cluster: ClusterId,
     },
+    /// Enables a downgrade to this version only because every member saves a snapshot then.
+    ForceSnapshots {
+        to: Version,
+        cluster: ClusterId,
+    },
+    /// Writes down whose logs have no entries of 3.5.
+    RecordCleared {
+        members: BTreeSet<MemberId>,
+    },
     /// Writes down that a request of a user is accepted.
     Accept(Accepted),
     AddLearner {
@@ -136,6 +147,7 @@ impl Action {
             | Self::DeleteClaim { .. }
             | Self::DeleteSet { .. }
             | Self::RecordForm { .. }
+            | Self::RecordCleared { .. }
             | Self::SetTemplate { .. }
             | Self::Accept(_)
             | Self::AddLearner { .. } => Nature::Confirmed,
@@ -143,6 +155,7 @@ impl Action {
             | Self::EvictPod { .. }
             | Self::EnableDowngrade { .. }
             | Self::CancelDowngrade { .. }
+            | Self::ForceSnapshots { .. }
             | Self::Promote { .. }
             | Self::MoveLeader { .. }
             | Self::RemoveMember { .. } => Nature::Disruptive,
@@ -257,6 +270,11 @@ pub enum WaitingOn {
     StorageVersion {
         version: Version,
     },
+    /// etcd saves a snapshot on every member, behind the entries of 3.5.
+    Snapshots {
+        saved: usize,
+        members: usize,
+    },
     /// No version changes while an alarm is active.
     AlarmsCleared {
         kind: String,
@@ -272,6 +290,11 @@ pub enum WaitingOn {
     /// The pod that leadership is to move to has to be a voter that serves.
     Successor {
         ordinal: Ordinal,
+    },
+    /// Voters have to be connected before another one ends, or leads.
+    Connection {
+        from: MemberId,
+        to: MemberId,
     },
     /// Too few others serve for a restart of this one.
     QuorumMargin {
@@ -329,6 +352,11 @@ pub enum Refusal {
     EditHeld,
     /// The members cannot get to the wanted version in one step.
     VersionPath(path::Refusal),
+    /// Logs of these members might have entries that the wanted version cannot read. Only while all members run the version before it
+    /// can that be changed.
+    OldEntries {
+        members: Vec<MemberId>,
+    },
 }
 
 impl Plan {

@@ -11,7 +11,7 @@ use std::{env, fs};
 use etcd_operator_core::api::EtcdCluster;
 use etcd_operator_core::asked::Accepted;
 use etcd_operator_core::desired::Desired;
-use etcd_operator_core::form::Digest;
+use etcd_operator_core::form::{Digest, Record};
 use etcd_operator_core::names::Names;
 use etcd_operator_core::observed::{ClusterId, MemberId, Observed, Ordinal, Versions};
 use etcd_operator_core::plan::Action;
@@ -60,6 +60,7 @@ fn actions(form: &Digest) -> Vec<(Action, Observed)> {
         (Action::DeleteSet { uid: uid() }, running.clone()),
         (Action::RecordForm { form: form.clone() }, running.clone()),
         (Action::RecordForm { form: form.clone() }, seen("running 3\nrecord A")),
+        (Action::RecordCleared { members: [from, to].into() }, seen("running 3\nrecord A")),
         (Action::SetTemplate { form: form.clone() }, running.clone()),
         (Action::Accept(Accepted::Restart { token: "t".into(), pods: vec![uid()] }), running.clone()),
         (Action::Accept(Accepted::MoveLeader { token: "t".into() }), running.clone()),
@@ -68,6 +69,7 @@ fn actions(form: &Digest) -> Vec<(Action, Observed)> {
         (Action::MoveLeader { from, to, cluster: CLUSTER }, running.clone()),
         (Action::EnableDowngrade { to: Version::new(3, 5, 0), cluster: CLUSTER }, running.clone()),
         (Action::CancelDowngrade { cluster: CLUSTER }, running.clone()),
+        (Action::ForceSnapshots { to: Version::new(3, 5, 0), cluster: CLUSTER }, running.clone()),
         (Action::RemoveMember { member, cluster: CLUSTER }, running),
     ]
 }
@@ -101,11 +103,22 @@ fn requests() -> String {
     let desired = Desired { intent: &intent, names: &names, agent_image: "op:1" };
     let target =
         Target { cluster: &cluster, names: &names, desired: Some(&desired), set: None, record: None };
+    let form = intent.form.clone();
+    let record = Record {
+        digest: form.digest(),
+        form,
+        of_unmarked_pods: true,
+        held_generation: None,
+        cleared: Default::default(),
+    };
     let mut text = String::from(
         "# Each request: verb, path and query; content type; content, without that of whole objects.\n",
     );
     for (action, seen) in actions(&intent.form.digest()) {
         let request = request(&action, &seen, 0).expect("it can be sent");
+        // What it changes is recorded already.
+        let there = matches!(action, Action::RecordCleared { .. }).then_some(&record);
+        let target = Target { record: there, ..target };
         let lines = match request {
             Request::Kube(write) => lines(&write, target),
             Request::Etcd(call) => format!("{call:?}\n"),

@@ -54,6 +54,7 @@ fn with_forms() -> impl Strategy<Value = (Goal, Observed)> {
                 form,
                 version,
                 held_generation: held.then_some(1),
+                cleared: Default::default(),
             });
             (goal, seen)
         },
@@ -128,6 +129,7 @@ fn is_bookkeeping(action: &Action) -> bool {
             | Action::LabelClaim { .. }
             | Action::DeleteClaim { .. }
             | Action::RecordForm { .. }
+            | Action::RecordCleared { .. }
             | Action::SetTemplate { .. }
     )
 }

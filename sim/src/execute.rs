@@ -159,9 +159,17 @@ fn change_set(world: &mut World, change: &Change, wanted: Wanted) {
 }
 
 fn record_form(world: &mut World, change: &Change, wanted: Wanted) {
+    if let Change::RecordCleared(members) = change {
+        world.kube.objects.cleared.clone_from(members);
+        if let Some(record) = &mut world.kube.objects.record {
+            record.version += 1;
+        }
+        return;
+    }
     let Change::RecordForm(digest) = change else { return };
     let Some(form) = wanted.find(digest, world.kube.objects.set) else { return };
     rolling::form_is_run_by_all(world, form);
+    world.kube.objects.cleared.clear();
     let before = world.kube.objects.record;
     world.kube.objects.record = Some(match before {
         Some(record) => Record { version: record.version + 1, form, ..record },
@@ -205,7 +213,7 @@ fn change_members(world: &mut World, request::Call { via, cluster, change }: req
         MemberChange::MoveLeader { from, to } => call.move_leader(from, to),
         MemberChange::Remove(member) => call.remove(via, member),
         MemberChange::EnableDowngrade(to) => {
-            world.downgrade = Some(to);
+            world.enable_downgrade(to);
             Ok(())
         }
         MemberChange::CancelDowngrade => {

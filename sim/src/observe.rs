@@ -63,6 +63,7 @@ pub fn observe(
             form: record.form.digest(),
             version: record.form.release.version(),
             held_generation: None,
+            cleared: objects.cleared.clone(),
         }),
         pods: objects.pods.iter().map(|(&ordinal, pod)| (ordinal, see_pod(pod))).collect(),
         claims: objects.claims.iter().map(|(&ordinal, claim)| (ordinal, see_claim(claim))).collect(),
@@ -87,6 +88,7 @@ fn see_pod(pod: &crate::kube::Pod) -> Pod {
         published: pod.published,
         etcd: pod.reported.clone(),
         form: Some(pod.template.form.digest()),
+        created: Some(time(pod.created)),
     }
 }
 

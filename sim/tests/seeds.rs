@@ -26,14 +26,14 @@ type Symptom = fn(&Problem) -> bool;
 
 /// A planted bug, the seed that finds it fast, and what it looks like then. A change of the simulated world can make
 /// a seed miss its bug: then the test names another one.
-const CORPUS: [(Bug, u64, Symptom); 15] = [
-    (Bug::QuorumSkipped, 1, |problem| matches!(problem, Problem::Violated(Violation::QuorumLost { .. }))),
+const CORPUS: [(Bug, u64, Symptom); 17] = [
+    (Bug::QuorumSkipped, 13, |problem| matches!(problem, Problem::Violated(Violation::QuorumLost { .. }))),
     (Bug::VolumeReused, 19, does_not_converge),
     (Bug::OldOrderHonoured, 6, |problem| {
         use Violation::{EntryLost, OrderUsedTwice, SecondCluster};
         matches!(problem, Problem::Violated(OrderUsedTwice(_) | SecondCluster(_) | EntryLost(_)))
     }),
-    (Bug::LabelSkipped, 440, does_not_converge),
+    (Bug::LabelSkipped, 2788, does_not_converge),
     (Bug::CacheTrusted, 587, |problem| {
         use Violation::{MemberVolumeDeleted, VoterDisrupted};
         matches!(problem, Problem::Violated(VoterDisrupted { .. } | MemberVolumeDeleted(_)))
@@ -49,8 +49,8 @@ const CORPUS: [(Bug, u64, Symptom); 15] = [
     (Bug::AdoptionUnasked, 33, |problem| {
         matches!(problem, Problem::Violated(Violation::VolumeAdoptedUnasked(_)))
     }),
-    (Bug::TemplateUnread, 1, |problem| matches!(problem, Problem::Violated(Violation::EndedUnprepared(_)))),
-    (Bug::TemplateKept, 711, |problem| matches!(problem, Problem::Violated(Violation::FormSpread(_)))),
+    (Bug::TemplateUnread, 5, |problem| matches!(problem, Problem::Violated(Violation::EndedUnprepared(_)))),
+    (Bug::TemplateKept, 1040, |problem| matches!(problem, Problem::Violated(Violation::FormSpread(_)))),
     (Bug::RolledTrusted, 1, |problem| {
         use Violation::{FormSpread, QuorumLost, TooManyEnded};
         matches!(problem, Problem::Violated(FormSpread(_) | QuorumLost { .. } | TooManyEnded { .. }))
@@ -58,6 +58,10 @@ const CORPUS: [(Bug, u64, Symptom); 15] = [
     (Bug::LeaderFirst, 5, |problem| matches!(problem, Problem::Violated(Violation::LeaderEndedFirst(_)))),
     (Bug::MarginSkipped, 1, |problem| matches!(problem, Problem::Violated(Violation::QuorumLost { .. }))),
     (Bug::RecordedEarly, 1, |problem| matches!(problem, Problem::Violated(Violation::RecordedEarly(_)))),
+    (Bug::LinksIgnored, 1729, |problem| matches!(problem, Problem::Violated(Violation::VotersApart { .. }))),
+    (Bug::OldEntriesIgnored, 1529, |problem| {
+        matches!(problem, Problem::Violated(Violation::OldEntriesRead(_)))
+    }),
 ];
 
 fn does_not_converge(problem: &Problem) -> bool {

@@ -148,7 +148,7 @@ fn services_count(desired: &Desired<'_>) -> usize {
 #[test]
 fn a_drain_leaves_a_quorum_of_what_is_there_and_of_what_is_wanted() {
     let least = |spec, voters| {
-        let budget = with(spec, |desired| desired.disruption_budget(voters));
+        let budget = with(spec, |desired| desired.disruption_budget(voters, false));
         budget.and_then(|budget| budget.spec?.min_available)
     };
     assert_eq!(least(json!({"size": 3}), 5), Some(IntOrString::Int(3)));

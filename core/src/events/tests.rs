@@ -101,6 +101,7 @@ fn told_while_serving(action: &Action, voters: u8, change: impl FnOnce(&mut Obse
             listed: None,
             hash: None,
             alarms: BTreeSet::new(),
+            reaches: None,
         };
         seen.etcd.answers.insert(ordinal, Seen::Known(answer));
         let claim = Claim {
@@ -146,7 +147,13 @@ fn a_rollout_ends_with_a_record_and_the_first_record_ends_none() {
     assert_eq!(told_while_serving(&record, 2, |_| ()), None);
     let recorded = |seen: &mut Observed| {
         let (form, version) = (Digest("A".into()), Version::new(3, 6, 0));
-        seen.record = Some(FormRecord { uid: "record".into(), form, version, held_generation: None });
+        seen.record = Some(FormRecord {
+            uid: "record".into(),
+            form,
+            version,
+            held_generation: None,
+            cleared: BTreeSet::new(),
+        });
     };
     let expected = "RolloutFinished: all 2 members run with the changed spec";
     assert_eq!(told_while_serving(&record, 2, recorded).as_deref(), Some(expected));

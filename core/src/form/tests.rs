@@ -6,6 +6,7 @@ use crate::api::EtcdCluster;
 use crate::desired::Desired;
 use crate::intent::Intent;
 use crate::names::Names;
+use crate::observed::MemberId;
 
 fn intent(spec: Value) -> Intent {
     let mut cluster = EtcdCluster::new("kv", serde_json::from_value(spec).expect("it is a spec"));
@@ -181,7 +182,9 @@ fn a_security_context_that_only_repeats_what_every_pod_has_is_no_edit() {
 #[test]
 fn a_record_is_read_as_it_was_written() {
     let form = form(json!({"version": "3.6.16", "resources": {"limits": {"cpu": "1"}}, "debugSidecar": {}}));
-    let record = Record { digest: form.digest(), form, of_unmarked_pods: true, held_generation: Some(3) };
+    let cleared = [MemberId(0xa0), MemberId(u64::MAX)].into();
+    let record =
+        Record { digest: form.digest(), form, of_unmarked_pods: true, held_generation: Some(3), cleared };
     let object = k8s_openapi::api::core::v1::ConfigMap { data: Some(record.data()), ..Default::default() };
     assert_eq!(Record::parse(&object), Some(record));
 }

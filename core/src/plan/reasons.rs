@@ -20,10 +20,11 @@ impl WaitingOn {
             Self::Template | Self::Rolled { .. } | Self::PodsBack { .. } => reason::ROLLING_OUT,
             Self::Approval { .. } => reason::APPROVAL_REQUIRED,
             Self::Successor { .. } => reason::AWAITING_RECOVERY,
-            Self::Versions | Self::StorageVersion { .. } => reason::ROLLING_OUT,
+            Self::Versions | Self::StorageVersion { .. } | Self::Snapshots { .. } => reason::ROLLING_OUT,
             Self::AlarmsCleared { .. } => reason::ALARM_ACTIVE,
             Self::DowngradeEnd { .. } => reason::ROLLING_OUT,
             Self::QuorumMargin { .. } => reason::QUORUM_AT_RISK,
+            Self::Connection { .. } => reason::PEERS_DISCONNECTED,
             Self::PodsGone { .. } => reason::PODS_TERMINATING,
             Self::ClaimsGone { .. } => reason::VOLUMES_TERMINATING,
         }
@@ -43,7 +44,7 @@ impl Refusal {
             Self::StopNeedsQuorum { .. } => reason::QUORUM_REQUIRED,
             Self::NoSuccessor { .. } => reason::NO_SUCCESSOR,
             Self::EditHeld => reason::NOT_ROLLED_OUT,
-            Self::VersionPath(_) => reason::VERSION_PATH,
+            Self::VersionPath(_) | Self::OldEntries { .. } => reason::VERSION_PATH,
             Self::HashesDiffer { .. } => reason::DATA_MISMATCH,
         }
     }

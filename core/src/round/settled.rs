@@ -66,6 +66,7 @@ mod tests {
             listed: None,
             hash: None,
             alarms: BTreeSet::new(),
+            reaches: None,
         }
     }
 

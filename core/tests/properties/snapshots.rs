@@ -30,6 +30,8 @@ struct Slot {
     index: u64,
     hash: Option<u32>,
     alarmed: bool,
+    /// Ordinals, as bits.
+    reaches: Option<u16>,
     version: Option<Version>,
     /// The etcd cluster as which it answers.
     cluster: ClusterId,
@@ -78,23 +80,26 @@ fn slot() -> impl Strategy<Value = Slot> {
         3 => Just(Some(Version::new(3, 5, 30))),
         1 => Just(None),
     ];
+    let all: u16 = (1 << 9) - 1;
+    let reaches = prop_oneof![20 => Just(Some(all)), 2 => (0..9_u32).prop_map(move |it| Some(all & !(1 << it))), 1 => Just(None)];
     (
         option::of((process, seldom, often, form())),
         option::of((label, seldom, often, owner)),
         option::of((seldom, start, voice)),
         select(vec![0_u64, 4500, 5000]),
         option::weighted(0.9, select(vec![1_u32, 1, 1, 1, 2])),
-        prop::bool::weighted(0.05),
+        (prop::bool::weighted(0.05), reaches),
         version,
         prop_oneof![30 => Just(ID), 1 => Just(OTHER)],
     )
-        .prop_map(|(pod, claim, member, index, hash, alarmed, version, cluster)| Slot {
+        .prop_map(|(pod, claim, member, index, hash, (alarmed, reaches), version, cluster)| Slot {
             pod,
             claim,
             member,
             index,
             hash,
             alarmed,
+            reaches,
             version,
             cluster,
         })
@@ -118,7 +123,7 @@ fn record() -> impl Strategy<Value = Option<FormRecord>> {
     (form(), prop::bool::weighted(0.1)).prop_map(|(form, held)| {
         let held_generation = held.then_some(1);
         let (uid, version) = ("record".into(), Version::new(3, 6, 11));
-        Some(FormRecord { uid, form: form?, version, held_generation })
+        Some(FormRecord { uid, form: form?, version, held_generation, cleared: BTreeSet::new() })
     })
 }
 
@@ -251,7 +256,13 @@ pub fn settled() -> impl Strategy<Value = (Goal, Observed)> {
         let template = Some(form.clone());
         seen.set = Some(Set { template, ..Set::keeping(goal.size, "set") });
         let uid = "record".into();
-        seen.record = Some(FormRecord { uid, form: form.clone(), version, held_generation: None });
+        seen.record = Some(FormRecord {
+            uid,
+            form: form.clone(),
+            version,
+            held_generation: None,
+            cleared: Default::default(),
+        });
         for ordinal in 0..usize::from(goal.size) {
             let slot = Slot {
                 pod: Some((Process::Started, false, true, Some(form.clone()))),
@@ -260,6 +271,7 @@ pub fn settled() -> impl Strategy<Value = (Goal, Observed)> {
                 index: 5000,
                 hash: None,
                 alarmed: false,
+                reaches: None,
                 version: Some(version),
                 cluster: ID,
             };
@@ -284,9 +296,10 @@ fn member_id(ordinal: usize) -> MemberId {
 fn fill(seen: &mut Observed, ordinal: usize, slot: &Slot) {
     let id = member_id(ordinal);
     let ordinal = Ordinal(ordinal as u8);
-    let Slot { pod, claim, member, index, hash, alarmed, version, cluster } = slot.clone();
+    let Slot { pod, claim, member, index, hash, alarmed, reaches, version, cluster } = slot.clone();
     if let Some((etcd, terminating, published, form)) = pod {
-        seen.pods.insert(ordinal, Pod { uid: format!("pod-{ordinal}"), terminating, published, etcd, form });
+        let (uid, created) = (format!("pod-{ordinal}"), Some(at(i64::from(ordinal.0) / 2)));
+        seen.pods.insert(ordinal, Pod { uid, terminating, published, etcd, form, created });
     }
     if let Some((label, terminating, bound, owner)) = claim {
         let member = match label {
@@ -312,6 +325,7 @@ fn fill(seen: &mut Observed, ordinal: usize, slot: &Slot) {
         listed: Some(3),
         hash,
         alarms,
+        reaches: reaches.map(|bits| (0..9).filter(|it| bits & (1 << it) != 0).map(member_id).collect()),
     };
     match voice {
         Voice::Serves | Voice::Answers => {

@@ -214,7 +214,8 @@ impl Applied {
             | Change::Nothing
             | Change::Write(_)
             | Change::Found(..)
-            | Change::Publish(_) => Ok(()),
+            | Change::Publish(_)
+            | Change::OldPublish(_) => Ok(()),
         }
     }
 }
