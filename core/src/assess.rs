@@ -2,6 +2,7 @@
 //! [`crate::status`] both start from these facts, so that a plan and the status beside it cannot contradict each other. No
 //! fact depends on a goal or on a condition: a status can be lost or edited.
 
+mod links;
 mod member;
 mod pod;
 mod text;
@@ -13,6 +14,7 @@ use crate::observed::{
     Alarm, Answer, ClusterId, MemberId, Members, Observed, Ordinal, Pod, Process, Seen, Unanswered,
 };
 use crate::quorum::quorum;
+pub use links::Apart;
 pub use member::{Loss, MemberState};
 pub use pod::PodState;
 

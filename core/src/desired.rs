@@ -138,14 +138,16 @@ impl Desired<'_> {
         PersistentVolumeClaim { metadata, spec: Some(storage.claim.clone()), status: None }
     }
 
-    /// Drains may take what leaves a quorum of the larger of what is there and what is wanted.
-    pub fn disruption_budget(&self, voters: usize) -> Option<PodDisruptionBudget> {
+    /// Drains may take what leaves a quorum of the larger of what is there and what is wanted. While voters are not connected
+    /// to each other, drains wait: any of them might be the one that connects the others.
+    pub fn disruption_budget(&self, voters: usize, apart: bool) -> Option<PodDisruptionBudget> {
         let members = voters.max(usize::from(self.intent.size));
         if !self.intent.disruption_budget || members == 0 {
             return None;
         }
+        let needed = if apart { members } else { quorum(members) };
         let spec = PodDisruptionBudgetSpec {
-            min_available: Some(IntOrString::Int(i32::try_from(quorum(members)).unwrap_or(i32::MAX))),
+            min_available: Some(IntOrString::Int(i32::try_from(needed).unwrap_or(i32::MAX))),
             selector: Some(LabelSelector {
                 match_labels: Some(self.names.selector()),
                 match_expressions: None,

@@ -46,7 +46,11 @@ fn shortened(note: String) -> String {
 pub fn of_action(action: &Action, goal: &Goal, names: &Names, seen: &Observed) -> Option<Event> {
     let terms = Terms::Names { names, seen };
     Some(match action {
-        Action::AddFinalizer | Action::LabelClaim { .. } | Action::SetTemplate { .. } | Action::Accept(_) => {
+        Action::AddFinalizer
+        | Action::LabelClaim { .. }
+        | Action::SetTemplate { .. }
+        | Action::RecordCleared { .. }
+        | Action::Accept(_) => {
             return None;
         }
         // The first record of a cluster follows no rollout, and neither does one of the same form.
@@ -112,6 +116,13 @@ pub fn of_action(action: &Action, goal: &Goal, names: &Names, seen: &Observed) -
         }
         Action::EnableDowngrade { to, cluster: _ } => {
             let note = format!("etcd prepares its data for {}.{}", to.major, to.minor);
+            Event::normal(event::DOWNGRADE_ENABLED, "RollOut", note)
+        }
+        Action::ForceSnapshots { to, cluster: _ } => {
+            let note = format!(
+                "every member saves a snapshot, which etcd 3.7 needs: a downgrade to {}.{} is enabled and cancelled again",
+                to.major, to.minor
+            );
             Event::normal(event::DOWNGRADE_ENABLED, "RollOut", note)
         }
         Action::CancelDowngrade { cluster: _ } => {

@@ -20,6 +20,7 @@ pub mod etcd_config;
 pub mod events;
 pub mod form;
 pub mod intent;
+pub mod links;
 pub mod member;
 pub mod names;
 pub mod notices;

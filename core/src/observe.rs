@@ -65,6 +65,8 @@ pub struct Questions {
     pub listed: bool,
     /// A hash of all data: only while a stop is wanted.
     pub hash: bool,
+    /// Which members each reaches: only while a member might be restarted or removed, or leadership moved.
+    pub links: bool,
 }
 
 impl Objects {
@@ -80,7 +82,32 @@ impl Objects {
     pub fn questions(&self, goal: &Goal) -> Questions {
         let Cluster { deleting, formed, .. } = cluster(&self.cluster);
         let hash = goal.size == 0 && goal.on_stop == OnStop::Retain && !deleting;
-        Questions { listed: formed.is_none(), hash }
+        let links = formed.is_some() && !deleting && (goal.size < self.replicas() || self.is_rolling(goal));
+        Questions { listed: formed.is_none(), hash, links }
+    }
+
+    /// Whether a pod is to be replaced, or users ask for something that is not done.
+    fn is_rolling(&self, goal: &Goal) -> bool {
+        let Cluster { restart, moved_leader, .. } = cluster(&self.cluster);
+        let record = self.record.as_deref().and_then(Record::parse);
+        let forms = Forms::of(self.set.as_deref(), record.as_ref());
+        let wanted = goal.form.as_ref().map(|wanted| &wanted.form);
+        let restarts = restart.map(|(_, pods)| pods).unwrap_or_default();
+        let is_outdated = |pod: &Pod| {
+            restarts.contains(&uid(pod))
+                || wanted.is_some() && forms.of_pod(pod).as_ref() != wanted
+                || Protocol::on(&pod.metadata) < goal.lowest_agent
+        };
+        let asked = &goal.asked;
+        let moves = asked.move_leader.as_ref().is_some_and(|it| moved_leader.as_ref() != Some(&it.token));
+        let class = goal.volumes.as_ref().and_then(|volumes| volumes.class.as_ref());
+        let is_replaced = |it: &PersistentVolumeClaim| {
+            let Claim { member, class: there, .. } = claim(it, self.set.as_deref());
+            asked.replace.is_some() && member == asked.replace || class.is_some() && there.as_ref() != class
+        };
+        self.pods.values().any(|pod| is_outdated(pod))
+            || self.claims.values().any(|claim| is_replaced(claim))
+            || moves
     }
 
     pub fn is_taken(&self, object: Object) -> bool {
@@ -160,6 +187,7 @@ pub fn observe(
             version: record.form.version,
             held_generation: record.held_generation,
             adopts: record.adopts,
+            cleared: record.cleared,
         }),
         pods: BTreeMap::new(),
         claims: objects.claims.iter().map(|(&ordinal, it)| (ordinal, claim(it, set))).collect(),
@@ -205,8 +233,9 @@ fn see_pod(
     observed::Pod {
         terminating: pod.metadata.deletion_timestamp.is_some(),
         orphaned: !pod.owner_references().iter().any(|owner| owner.controller == Some(true)),
-        form: Digest::on(&pod.metadata).or_else(|| forms.of_unmarked_pods.clone()),
+        form: forms.of_pod(pod),
         agent: Protocol::on(&pod.metadata),
+        created: pod.metadata.creation_timestamp.as_ref().map(|time| time.0),
         published: memory.is_found_by_name(&uid, seen.now),
         etcd: container::process(pod, replies.get(&ordinal), ran, seen.now),
         node: nodes::of_pod(pod).map(str::to_owned),
@@ -249,6 +278,10 @@ impl Forms {
         let recorded = record.filter(|record| record.of_unmarked_pods).map(|record| record.digest.clone());
         let of_unmarked_pods = recorded.or_else(|| template.clone().filter(|_| unmarked));
         Self { template, unmarked, of_unmarked_pods }
+    }
+
+    fn of_pod(&self, pod: &Pod) -> Option<Digest> {
+        Digest::on(&pod.metadata).or_else(|| self.of_unmarked_pods.clone())
     }
 }
 

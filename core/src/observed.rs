@@ -246,6 +246,9 @@ pub struct FormRecord {
     /// The previous cluster whose volumes the members accept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adopts: Option<String>,
+    /// Members whose logs have no entries that etcd 3.7 cannot read.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub cleared: BTreeSet<MemberId>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -266,6 +269,9 @@ pub struct Pod {
     /// Nothing owns it, so Kubernetes does not delete it with anything else.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub orphaned: bool,
+    /// By the API server's clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created: Option<Timestamp>,
 }
 
 /// What goes on in a pod's etcd container, as far as is known.
@@ -380,6 +386,10 @@ pub struct Answer {
     pub hash: Option<u32>,
     /// Every alarm of the cluster that this member knows.
     pub alarms: BTreeSet<Alarm>,
+    /// The members that it can connect to; none if it did not report them. Asked only while a member is about to be restarted
+    /// or removed, or leadership to move.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reaches: Option<BTreeSet<MemberId>>,
 }
 
 /// An alarm that a member has raised. It holds until somebody disarms it.

@@ -6,6 +6,8 @@ mod text;
 
 pub use text::Terms;
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -95,6 +97,15 @@ pub enum Action {
     CancelDowngrade {
         cluster: ClusterId,
     },
+    /// Enables a downgrade to this version only because every member saves a snapshot then.
+    ForceSnapshots {
+        to: Version,
+        cluster: ClusterId,
+    },
+    /// Writes down whose logs have no entries of 3.5.
+    RecordCleared {
+        members: BTreeSet<MemberId>,
+    },
     /// Writes down that a request of a user is accepted.
     Accept(Accepted),
     AddLearner {
@@ -143,6 +154,7 @@ impl Action {
             | Self::DeleteSet { .. }
             | Self::OrphanSet { .. }
             | Self::RecordForm { .. }
+            | Self::RecordCleared { .. }
             | Self::SetTemplate { .. }
             | Self::Accept(_)
             | Self::AddLearner { .. } => Nature::Confirmed,
@@ -150,6 +162,7 @@ impl Action {
             | Self::EvictPod { .. }
             | Self::EnableDowngrade { .. }
             | Self::CancelDowngrade { .. }
+            | Self::ForceSnapshots { .. }
             | Self::Promote { .. }
             | Self::MoveLeader { .. }
             | Self::RemoveMember { .. } => Nature::Disruptive,
@@ -272,6 +285,11 @@ pub enum WaitingOn {
     StorageVersion {
         version: Version,
     },
+    /// etcd saves a snapshot on every member, behind the entries of 3.5.
+    Snapshots {
+        saved: usize,
+        members: usize,
+    },
     /// No version changes while an alarm is active.
     AlarmsCleared {
         kind: String,
@@ -294,6 +312,11 @@ pub enum WaitingOn {
     /// The pod that leadership is to move to has to be a voter that serves.
     Successor {
         ordinal: Ordinal,
+    },
+    /// Voters have to be connected before another one ends, or leads.
+    Connection {
+        from: MemberId,
+        to: MemberId,
     },
     /// Too few others serve for a restart of this one.
     QuorumMargin {
@@ -373,6 +396,11 @@ pub enum Refusal {
         ordinal: Ordinal,
         class: Option<String>,
         wanted: String,
+    },
+    /// Logs of these members might have entries that the wanted version cannot read. Only while all members run the version before it
+    /// can that be changed.
+    OldEntries {
+        members: Vec<MemberId>,
     },
 }
 

@@ -3,6 +3,8 @@
 
 mod http;
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Service};
@@ -92,6 +94,8 @@ pub enum Change {
     SetTemplate(Digest),
     /// All members have this form.
     RecordForm(Digest),
+    /// The logs of these members have no entries of 3.5.
+    RecordCleared(BTreeSet<MemberId>),
     /// From a previous cluster of this name.
     Adopt,
     /// Writes down whose data a claim holds.
@@ -185,6 +189,10 @@ pub fn request(action: &Action, seen: &Observed, turn: usize) -> Option<Request>
                 Some(record) => unchanged(Object::Form, &record.uid, versions.record.as_ref(), change),
             }
         }
+        Action::RecordCleared { ref members } => {
+            let change = Change::RecordCleared(members.clone());
+            unchanged(Object::Form, &seen.record.as_ref()?.uid, versions.record.as_ref(), change)
+        }
         Action::DeleteSet { ref uid } => delete(Object::Set, uid),
         Action::OrphanSet { ref uid } => unchanged(Object::Set, uid, versions.set.as_ref(), Change::Orphan),
         Action::AddLearner { ordinal, cluster } => {
@@ -195,7 +203,7 @@ pub fn request(action: &Action, seen: &Observed, turn: usize) -> Option<Request>
             let via = seen.serves_as(from, cluster)?;
             Some(Request::Etcd(Call { via, cluster, change: MemberChange::MoveLeader { from, to } }))
         }
-        Action::EnableDowngrade { to, cluster } => {
+        Action::EnableDowngrade { to, cluster } | Action::ForceSnapshots { to, cluster } => {
             call(cluster, None, turn, MemberChange::EnableDowngrade(to))
         }
         Action::CancelDowngrade { cluster } => call(cluster, None, turn, MemberChange::CancelDowngrade),

@@ -9,6 +9,7 @@ use kube::{Resource, ResourceExt};
 use serde::Serialize;
 use serde_json::json;
 
+use crate::assess::assess;
 use crate::decide::grace_seconds;
 use crate::desired::{Desired, contained, services};
 use crate::form::{Form, Record};
@@ -30,7 +31,9 @@ pub fn surroundings(desired: &Desired<'_>, objects: &Objects, seen: &Observed) -
         Seen::Unknown(_) => seen.pods.is_empty().then_some(0),
     };
     if let Some(voters) = voters {
-        let wanted = desired.disruption_budget(voters);
+        let facts = assess(seen);
+        let apart = facts.knows_links() && facts.apart(None).is_some();
+        let wanted = desired.disruption_budget(voters, apart);
         writes.extend(correction(Object::Budget, wanted.as_ref(), objects.budget.as_deref()));
     }
     writes.extend(rendering(desired, objects, seen));

@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 pub mod downgrade;
+pub mod log;
 pub mod path;
 
 /// Before this one, a crash could lose the last write of a single member or make the revision go back.

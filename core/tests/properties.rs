@@ -113,7 +113,7 @@ proptest! {
                 Action::SetReplicas { replicas: wanted } => *wanted >= replicas,
                 Action::AddFinalizer | Action::RecordFormed { .. } => true,
                 Action::DeleteOrder { .. } | Action::AdoptClaim { .. } => true,
-                Action::SetTemplate { .. } | Action::RecordForm { .. } => true,
+                Action::SetTemplate { .. } | Action::RecordForm { .. } | Action::RecordCleared { .. } => true,
                 Action::DeletePod { ordinal, .. } => assess(&seen).pod(*ordinal).cannot_start(),
                 _ => false,
             };
@@ -159,6 +159,42 @@ proptest! {
             | Action::RemoveMember { cluster, .. } = action
             {
                 prop_assert_eq!(assess(&seen).cluster, Some(*cluster));
+            }
+        }
+    }
+
+    #[test]
+    fn no_voter_ends_and_nobody_else_leads_while_voters_do_not_reach_each_other((goal, seen) in anything()) {
+        let Some(members) = seen.etcd.members.known() else { return Ok(()) };
+        let serving: Vec<_> = members.voters().filter_map(|(id, voter)| {
+            let answer = answer_of(&seen, id).filter(|answer| answer.linearizable)?;
+            Some((id, seen.pods.get(&voter.ordinal?), answer.reaches.as_ref()))
+        }).collect();
+        let reaches = |from: usize, to: usize| serving[from].2.is_some_and(|it| it.contains(&serving[to].0));
+        let created = |it: usize| serving[it].1.and_then(|pod| pod.created);
+        let apart = |leaving: Option<MemberId>| (0..serving.len()).any(|one| (0..one).any(|other| {
+            let counts = ![Some(serving[one].0), Some(serving[other].0)].contains(&leaving);
+            let connected = match (created(one), created(other)) {
+                (Some(one_since), Some(other_since)) if one_since != other_since => {
+                    let younger_is_one = one_since > other_since;
+                    younger_is_one && reaches(one, other) || !younger_is_one && reaches(other, one)
+                }
+                _ => reaches(one, other) && reaches(other, one),
+            };
+            counts && !connected
+        }));
+        let plan = decide(&goal, &seen);
+        for action in plan.actions.iter().filter(|_| members.voters().count() > 2) {
+            match action {
+                Action::EvictPod { ordinal, .. } | Action::DeletePod { ordinal, .. } => {
+                    let serves = members.at(*ordinal).is_some_and(|(id, _)| serving.iter().any(|it| it.0 == id));
+                    prop_assert!(!serves || !apart(None) || goal.size == 0, "{plan}");
+                }
+                Action::MoveLeader { from, .. } => {
+                    let serves = serving.iter().any(|it| it.0 == *from);
+                    prop_assert!(!serves || !apart(Some(*from)), "{plan}");
+                }
+                _ => {}
             }
         }
     }
@@ -227,6 +263,8 @@ fn rename(seen: &Observed, mask: u64) -> Observed {
         if let Seen::Known(answer) = answer {
             answer.member = id(answer.member);
             answer.leader = answer.leader.map(id);
+            answer.reaches =
+                answer.reaches.as_ref().map(|reaches| reaches.iter().map(|&it| id(it)).collect());
         }
     }
     if let Seen::Known(members) = &mut seen.etcd.members {

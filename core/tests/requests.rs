@@ -61,6 +61,7 @@ fn actions(form: &Digest) -> Vec<(Action, Observed)> {
         (Action::OrphanSet { uid: uid() }, running.clone()),
         (Action::RecordForm { form: form.clone() }, running.clone()),
         (Action::RecordForm { form: form.clone() }, seen("running 3\nrecord A")),
+        (Action::RecordCleared { members: [from, to].into() }, seen("running 3\nrecord A")),
         (Action::SetTemplate { form: form.clone() }, running.clone()),
         (Action::Accept(Accepted::Restart { token: "t".into(), pods: vec![uid()] }), running.clone()),
         (Action::Accept(Accepted::MoveLeader { token: "t".into() }), running.clone()),
@@ -69,6 +70,7 @@ fn actions(form: &Digest) -> Vec<(Action, Observed)> {
         (Action::MoveLeader { from, to, cluster: CLUSTER }, running.clone()),
         (Action::EnableDowngrade { to: Version::new(3, 5, 0), cluster: CLUSTER }, running.clone()),
         (Action::CancelDowngrade { cluster: CLUSTER }, running.clone()),
+        (Action::ForceSnapshots { to: Version::new(3, 5, 0), cluster: CLUSTER }, running.clone()),
         (Action::RemoveMember { member, cluster: CLUSTER }, running),
     ]
 }
@@ -105,11 +107,23 @@ fn requests() -> String {
     let desired = Desired { intent: &intent, names: &names, agent_image: "op:1" };
     let target =
         Target { cluster: &cluster, names: &names, desired: Some(&desired), set: None, record: None };
+    let form = intent.form.clone();
+    let record = Record {
+        digest: form.digest(),
+        form,
+        of_unmarked_pods: true,
+        held_generation: None,
+        cleared: Default::default(),
+        adopts: None,
+    };
     let mut text = String::from(
         "# Each request: verb, path and query; content type; content, without that of whole objects.\n",
     );
     for (action, seen) in actions(&intent.form.digest()) {
         let request = request(&action, &seen, 0).expect("it can be sent");
+        // What it changes is recorded already.
+        let there = matches!(action, Action::RecordCleared { .. }).then_some(&record);
+        let target = Target { record: there, ..target };
         let lines = match request {
             Request::Kube(write) => lines(&write, target),
             Request::Etcd(call) => format!("{call:?}\n"),
@@ -211,6 +225,7 @@ fn a_record_has_whose_volumes_were_adopted_and_stays_what_it_was_otherwise() {
         of_unmarked_pods: true,
         held_generation: Some(4),
         adopts: None,
+        cleared: Default::default(),
     };
     let desired = desired(&after);
     let target =

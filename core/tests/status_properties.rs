@@ -55,6 +55,7 @@ fn with_forms() -> impl Strategy<Value = (Goal, Observed)> {
                 version,
                 held_generation: held.then_some(1),
                 adopts: None,
+                cleared: Default::default(),
             });
             (goal, seen)
         },
@@ -141,6 +142,7 @@ fn is_bookkeeping(action: &Action) -> bool {
             | Action::LabelClaim { .. }
             | Action::DeleteClaim { .. }
             | Action::RecordForm { .. }
+            | Action::RecordCleared { .. }
             | Action::SetTemplate { .. }
     )
 }

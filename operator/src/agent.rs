@@ -14,9 +14,12 @@ use hyper_util::rt::TokioIo;
 
 use crate::reach::{self, PodAddress, Reach, root_cause};
 
-/// It answers from memory.
+/// Both answer from memory.
 const DEADLINE: Duration = Duration::from_secs(1);
 const LONGEST_REPORT: usize = 64 * 1024;
+/// etcd's page has less than 200 kB, and more with many gRPC methods in use.
+const LONGEST_METRICS: usize = 4 * 1024 * 1024;
+const METRICS: &str = "/metrics";
 
 /// Every text is made to be shown to users: who, what, why.
 #[derive(Debug, thiserror::Error)]
@@ -53,12 +56,42 @@ pub async fn tell(reach: &Reach, pod: &PodAddress, news: &News) -> Result<Heard,
     in_time(reach, pod, request, Bytes::from(news)).await
 }
 
+/// What etcd itself reports on this port, once it runs.
+pub async fn metrics(reach: &Reach, pod: &PodAddress) -> Result<String, Error> {
+    let (status, page) = send(reach, pod, Request::get(METRICS), Bytes::new(), LONGEST_METRICS).await?;
+    let nonsense = |error: std::string::FromUtf8Error| Error::Nonsense {
+        pod: pod.pod.clone(),
+        reason: error.to_string(),
+    };
+    match status {
+        StatusCode::OK => String::from_utf8(page.into()).map_err(nonsense),
+        status => Err(Error::Status { pod: pod.pod.clone(), status }),
+    }
+}
+
 async fn in_time(reach: &Reach, pod: &PodAddress, request: Builder, body: Bytes) -> Result<Heard, Error> {
-    let sent = tokio::time::timeout(DEADLINE, send(reach, pod, request, body)).await;
+    let (status, body) = send(reach, pod, request, body, LONGEST_REPORT).await?;
+    understand(&pod.pod, status, &body)
+}
+
+async fn send(
+    reach: &Reach,
+    pod: &PodAddress,
+    request: Builder,
+    body: Bytes,
+    longest: usize,
+) -> Result<(StatusCode, Bytes), Error> {
+    let sent = tokio::time::timeout(DEADLINE, exchange(reach, pod, request, body, longest)).await;
     sent.unwrap_or_else(|_| Err(Error::NoAnswer { pod: pod.pod.clone() }))
 }
 
-async fn send(reach: &Reach, pod: &PodAddress, request: Builder, body: Bytes) -> Result<Heard, Error> {
+async fn exchange(
+    reach: &Reach,
+    pod: &PodAddress,
+    request: Builder,
+    body: Bytes,
+    longest: usize,
+) -> Result<(StatusCode, Bytes), Error> {
     let broken = |error: &(dyn std::error::Error + 'static)| Error::Broken {
         pod: pod.pod.clone(),
         reason: root_cause(error),
@@ -70,16 +103,15 @@ async fn send(reach: &Reach, pod: &PodAddress, request: Builder, body: Bytes) ->
     let asked = async {
         let response = sender.send_request(request).await.map_err(|error| broken(&error))?;
         let status = response.status();
-        let body = Limited::new(response.into_body(), LONGEST_REPORT).collect().await;
+        let body = Limited::new(response.into_body(), longest).collect().await;
         Ok::<_, Error>((status, body.map_err(|error| broken(&*error))?.to_bytes()))
     };
     // The connection does the work, and its end is no error once the answer is there.
-    let (status, body) = tokio::select! {
+    tokio::select! {
         biased;
-        answer = asked => answer?,
-        Err(error) = connection => return Err(broken(&error)),
-    };
-    understand(&pod.pod, status, &body)
+        answer = asked => answer,
+        Err(error) = connection => Err(broken(&error)),
+    }
 }
 
 fn understand(pod: &str, status: StatusCode, body: &[u8]) -> Result<Heard, Error> {

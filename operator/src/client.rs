@@ -30,6 +30,9 @@ mod request;
 
 /// For a write, for a read of one object, and until a watch or a forwarded port begins.
 pub const DEADLINE: Duration = Duration::from_secs(5);
+/// If the pod was replaced and the new one is Pending or terminating, the API server repeats the eviction for ten seconds before
+/// it responds that the UID differs. An eviction that takes effect takes milliseconds.
+pub const EVICTION_DEADLINE: Duration = Duration::from_secs(2);
 /// The API server reads up to 500 objects for it.
 pub const LIST_DEADLINE: Duration = Duration::from_secs(15);
 /// After this many seconds the API server ends a watch, which then goes on where it was: a connection that is silently dead
@@ -131,7 +134,11 @@ where
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let asked = Asked::by(&request);
-        let deadline = if asked.verb == Verb::List { LIST_DEADLINE } else { DEADLINE };
+        let deadline = match (asked.verb, asked.resource.as_str()) {
+            (Verb::List, _) => LIST_DEADLINE,
+            (Verb::Create, "pods/eviction") => EVICTION_DEADLINE,
+            _ => DEADLINE,
+        };
         let begun = tokio::time::Instant::now();
         let limit = match asked.watched_for {
             Some(time) => time + WATCH_GRACE,

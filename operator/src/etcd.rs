@@ -97,6 +97,7 @@ impl Member {
             listed: None,
             hash: None,
             alarms: status.errors().iter().filter_map(|text| alarm(text)).collect(),
+            reaches: None,
         };
         Ok(Said { answer, revision: status.header().map_or(0, ResponseHeader::revision) })
     }

@@ -4,12 +4,14 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use etcd_operator::caches::{Caches, Wakes};
-use etcd_operator::client::{self, DEADLINE, LIST_DEADLINE, Timeout, WATCH_GRACE, is_ambiguous};
+use etcd_operator::client::{
+    self, DEADLINE, EVICTION_DEADLINE, LIST_DEADLINE, Timeout, WATCH_GRACE, is_ambiguous,
+};
 use etcd_operator::etcd::Member;
 use etcd_operator::reach::{PodAddress, Reach};
 use futures::{FutureExt, StreamExt};
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchParams};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::api::{DeleteParams, EvictParams, ListParams, Patch, PatchParams, PostParams, WatchParams};
 use kube::{Api, Client, Config};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -110,7 +112,9 @@ async fn times_out<T>(deadline: Duration, call: impl Future<Output = kube::Resul
 async fn every_kind_of_request_has_a_deadline() {
     let server = Server::start(silence).await;
     let objects = server.objects();
+    let pods: Api<Pod> = Api::namespaced(server.client(), "ns");
     let (post, object) = (PostParams::default(), ConfigMap::default());
+    let evict = EvictParams::default();
     let (parameters, change) = (PatchParams::default(), Patch::Merge(json!({})));
     let (delete, list, watch) = (DeleteParams::default(), ListParams::default(), WatchParams::default());
     futures::join!(
@@ -118,10 +122,11 @@ async fn every_kind_of_request_has_a_deadline() {
         times_out(DEADLINE, objects.patch("it", &parameters, &change)),
         times_out(DEADLINE, objects.delete("it", &delete)),
         times_out(DEADLINE, objects.get("it")),
+        times_out(EVICTION_DEADLINE, pods.evict("it", &evict)),
         times_out(LIST_DEADLINE, objects.list(&list)),
         times_out(DEADLINE, objects.watch(&watch, "0").map(|it| it.map(drop))),
     );
-    assert_eq!(server.requests().len(), 6);
+    assert_eq!(server.requests().len(), 7);
 }
 
 #[tokio::test]

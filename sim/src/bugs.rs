@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use etcd_operator_core::form::Digest;
-use etcd_operator_core::observed::{Answer, Observed, Process, Seen};
+use etcd_operator_core::observed::{Answer, MemberId, Observed, Process, Seen};
 use etcd_operator_core::plan::{Action, Plan, Refusal, WaitingOn};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +45,10 @@ pub enum Bug {
     PodsNotOrphaned,
     /// A StatefulSet that is missing is created again with as many pods as there are to be.
     MissingSetIgnored,
+    /// Voters are taken for connected because they serve.
+    LinksIgnored,
+    /// Logs are taken for readable.
+    OldEntriesIgnored,
 }
 
 impl Bug {
@@ -67,6 +71,25 @@ impl Bug {
         }
         if self == Self::MarginSkipped {
             pods_serve(seen, |rolled| !rolled);
+        }
+        if self == Self::OldEntriesIgnored
+            && let (Some(record), Some(members)) = (&mut seen.record, seen.etcd.members.known())
+        {
+            record.cleared = members.list.keys().copied().collect();
+        }
+        if self == Self::LinksIgnored {
+            let members: BTreeSet<MemberId> = seen
+                .etcd
+                .members
+                .known()
+                .into_iter()
+                .flat_map(|members| members.list.keys().copied())
+                .collect();
+            for answer in seen.etcd.answers.values_mut() {
+                if let Seen::Known(answer) = answer {
+                    answer.reaches = Some(members.clone());
+                }
+            }
         }
         if self == Self::ForeignVolumesIgnored {
             let own = seen.cluster.uid.clone();
@@ -196,6 +219,7 @@ fn everybody_serves(seen: &mut Observed) {
             listed: None,
             hash: Some(1),
             alarms: BTreeSet::new(),
+            reaches: Some(members.list.keys().copied().collect()),
         };
         seen.etcd.answers.insert(ordinal, Seen::Known(answer));
     }

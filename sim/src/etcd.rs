@@ -27,10 +27,12 @@ pub enum Release {
     /// From 3.6.11 on, which adds by the same rule as 3.5.30; what is older of 3.6 adds as 3.5 did before. Started with
     /// two learners allowed, as the operator starts it.
     V3_6,
+    /// Does not start on a log that has entries in the format of 3.5.
+    V3_7,
 }
 
 impl Release {
-    pub const ALL: [Self; 3] = [Self::V3_5, Self::V3_5_30, Self::V3_6];
+    pub const ALL: [Self; 4] = [Self::V3_5, Self::V3_5_30, Self::V3_6, Self::V3_7];
 
     /// As etcd of this release reports it.
     pub fn version(self) -> Version {
@@ -38,6 +40,7 @@ impl Release {
             Self::V3_5 => Version::new(3, 5, 29),
             Self::V3_5_30 => Version::new(3, 5, 30),
             Self::V3_6 => Version::new(3, 6, 11),
+            Self::V3_7 => Version::new(3, 7, 3),
         }
     }
 
@@ -45,14 +48,20 @@ impl Release {
     pub fn next(self) -> Self {
         match self {
             Self::V3_5 => Self::V3_5_30,
-            Self::V3_5_30 | Self::V3_6 => Self::V3_6,
+            Self::V3_5_30 => Self::V3_6,
+            Self::V3_6 | Self::V3_7 => Self::V3_7,
         }
+    }
+
+    /// Whether it reports how its data is stored.
+    pub fn reports_storage(self) -> bool {
+        self.max_learners() > 1
     }
 
     pub fn max_learners(self) -> usize {
         match self {
             Self::V3_5 | Self::V3_5_30 => 1,
-            Self::V3_6 => 2,
+            Self::V3_6 | Self::V3_7 => 2,
         }
     }
 
@@ -61,7 +70,7 @@ impl Release {
         match self {
             Self::V3_5 => voters,
             // As if the new one were a voter and did not answer; a voter alone always passes.
-            Self::V3_5_30 | Self::V3_6 => quorum(voters + 1).min(voters),
+            Self::V3_5_30 | Self::V3_6 | Self::V3_7 => quorum(voters + 1).min(voters),
         }
     }
 }
@@ -83,13 +92,15 @@ pub enum Change {
     Remove(MemberId),
     /// A member tells its client URLs.
     Publish(MemberId),
+    /// The same, in the format of 3.5.
+    OldPublish(MemberId),
 }
 
 impl Change {
     pub fn is_membership(&self) -> bool {
         match self {
             Self::Found(..) | Self::AddLearner(..) | Self::Promote(_) | Self::Remove(_) => true,
-            Self::Nothing | Self::Write(_) | Self::Publish(_) => false,
+            Self::Nothing | Self::Write(_) | Self::Publish(_) | Self::OldPublish(_) => false,
         }
     }
 }
@@ -103,6 +114,16 @@ pub struct Data {
     pub vote: Option<MemberId>,
     pub log: Vec<Entry>,
     pub commit: usize,
+    /// How many of the first entries a restarted member does not read, because its snapshot has what follows from them.
+    pub snapshot: usize,
+}
+
+impl Data {
+    /// Whether etcd 3.7 exits when it reads them.
+    pub fn has_old_entries(&self) -> bool {
+        let read = self.log.get(self.snapshot..).unwrap_or_default();
+        read.iter().any(|entry| matches!(entry.change, Change::OldPublish(_)))
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,7 +152,9 @@ impl Applied {
             Change::Found(id, ordinal) => self.insert(*id, *ordinal, false, MemberProgress::Listed),
             Change::AddLearner(id, ordinal) => self.insert(*id, *ordinal, true, MemberProgress::Added),
             Change::Promote(id) => self.change(*id, |peer| peer.learner = false),
-            Change::Publish(id) => self.change(*id, |peer| peer.start = MemberProgress::Published),
+            Change::Publish(id) | Change::OldPublish(id) => {
+                self.change(*id, |peer| peer.start = MemberProgress::Published)
+            }
             Change::Remove(id) => {
                 self.members.remove(id);
                 self.removed.insert(*id);
@@ -219,6 +242,10 @@ impl Server {
         while self.applied.index < self.data.commit {
             self.applied.apply(&self.data.log[self.applied.index]);
         }
+        // Its leader sends a snapshot instead of what it cannot read.
+        if self.release == Release::V3_7 {
+            self.data.snapshot = self.applied.index;
+        }
         if self.applied.removed.contains(&self.id()) {
             self.exit = self.exit.or(Some(Exit::Removed));
         }
@@ -256,12 +283,20 @@ pub fn found(order: u64, size: u8, own: Ordinal) -> Data {
     let log: Vec<Entry> =
         entries.map(|(id, ordinal)| Entry { term: 1, change: Change::Found(id, ordinal) }).collect();
     let commit = log.len();
-    Data { cluster: cluster_id(order), member: founding_id(order, own), term: 1, vote: None, log, commit }
+    Data {
+        cluster: cluster_id(order),
+        member: founding_id(order, own),
+        term: 1,
+        vote: None,
+        log,
+        commit,
+        snapshot: 0,
+    }
 }
 
 /// The data of a member that joins: none yet.
 pub fn join(cluster: ClusterId, member: MemberId) -> Data {
-    Data { cluster, member, term: 0, vote: None, log: Vec::new(), commit: 0 }
+    Data { cluster, member, term: 0, vote: None, log: Vec::new(), commit: 0, snapshot: 0 }
 }
 
 pub fn cluster_id(order: u64) -> ClusterId {

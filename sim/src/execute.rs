@@ -180,9 +180,17 @@ fn change_set(world: &mut World, change: &Change, wanted: Wanted) {
 }
 
 fn record_form(world: &mut World, change: &Change, wanted: Wanted) {
+    if let Change::RecordCleared(members) = change {
+        world.kube.objects.cleared.clone_from(members);
+        if let Some(record) = &mut world.kube.objects.record {
+            record.version += 1;
+        }
+        return;
+    }
     let Change::RecordForm(digest) = change else { return };
     let Some(form) = wanted.find(digest, world.kube.objects.set) else { return };
     rolling::form_is_run_by_all(world, form);
+    world.kube.objects.cleared.clear();
     let before = world.kube.objects.record;
     let set = world.kube.objects.set;
     let adopts = set.map_or_else(|| before?.adopts, |set| set.spec.template.adopts);
@@ -236,7 +244,7 @@ fn change_members(world: &mut World, request::Call { via, cluster, change }: req
         MemberChange::MoveLeader { from, to } => call.move_leader(from, to),
         MemberChange::Remove(member) => call.remove(via, member),
         MemberChange::EnableDowngrade(to) => {
-            world.downgrade = Some(to);
+            world.enable_downgrade(to);
             Ok(())
         }
         MemberChange::CancelDowngrade => {

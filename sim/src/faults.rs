@@ -69,6 +69,7 @@ impl Faults {
             world.note(|| "a user deletes the bootstrap order".into());
         }
         if world.random.chance(self.record_deleted) && world.kube.objects.record.take().is_some() {
+            world.kube.objects.cleared.clear();
             world.note(|| "a user deletes the record of the form".into());
         }
         if world.random.chance(self.set_deleted) && world.kube.objects.set.take().is_some() {

@@ -79,6 +79,10 @@ impl World {
         let recorded = self.kube.objects.record.map(|record| record.form);
         let form = match edit {
             Edit::Harmless => self.new_form(there.release, None),
+            // 3.7 needs members that run 3.6 together.
+            Edit::Upgrade if there.release == Release::V3_6 && recorded != Some(there) => {
+                self.new_form(there.release, None)
+            }
             Edit::Upgrade => self.new_form(there.release.next(), None),
             Edit::Flawed(flaw) => self.new_form(there.release, Some(flaw)),
             Edit::Revert => match recorded {
@@ -86,6 +90,20 @@ impl World {
                 None => self.new_form(there.release, None),
             },
         };
+        self.set_form(form);
+    }
+
+    /// Where the way to 3.7 is blocked, the operator asks for the version before it.
+    pub fn take_back_upgrade(&mut self) {
+        let there = self.kube.objects.cluster.as_ref().map(|cluster| cluster.form.release);
+        let all_run_it = self.servers.values().all(|server| server.release == Release::V3_7);
+        if there == Some(Release::V3_7) && (!all_run_it || self.servers.is_empty()) {
+            let form = self.new_form(Release::V3_6, None);
+            self.set_form(form);
+        }
+    }
+
+    fn set_form(&mut self, form: Form) {
         self.note(|| format!("a user edits the form: {form:?}"));
         if let Some(cluster) = &mut self.kube.objects.cluster {
             cluster.form = form;

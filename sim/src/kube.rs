@@ -25,6 +25,8 @@ pub struct Objects {
     pub cluster: Option<Cluster>,
     pub order: Option<Order>,
     pub record: Option<Record>,
+    /// What the record has about logs.
+    pub cleared: BTreeSet<MemberId>,
     pub set: Option<Set>,
     pub pods: BTreeMap<Ordinal, Pod>,
     pub claims: BTreeMap<Ordinal, Claim>,

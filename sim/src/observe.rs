@@ -70,6 +70,7 @@ pub fn observe(
             version: record.form.release.version(),
             held_generation: None,
             adopts: record.adopts.map(|former| uid("cluster", former)),
+            cleared: objects.cleared.clone(),
         }),
         pods: objects.pods.iter().map(|(&ordinal, pod)| (ordinal, see_pod(pod))).collect(),
         claims: objects.claims.iter().map(|(&ordinal, claim)| (ordinal, see_claim(claim, set))).collect(),
@@ -98,6 +99,7 @@ fn see_pod(pod: &crate::kube::Pod) -> Pod {
         node: None,
         agent: pod.template.agent,
         orphaned: pod.set.is_none(),
+        created: Some(time(pod.created)),
     }
 }
 

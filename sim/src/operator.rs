@@ -133,6 +133,7 @@ impl Operator {
             order: order.as_deref().unwrap_or(live).order,
             // Both are ConfigMaps.
             record: order.as_deref().unwrap_or(live).record,
+            cleared: order.as_deref().unwrap_or(live).cleared.clone(),
             set: set.as_deref().unwrap_or(live).set,
             pods: pods.as_deref().unwrap_or(live).pods.clone(),
             claims: claims.as_deref().unwrap_or(live).claims.clone(),

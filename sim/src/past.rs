@@ -83,12 +83,19 @@ impl World {
             linearizable,
             applied_index: server.applied.index as u64,
             version: Some(server.release.version()),
-            storage_version: self.storage_version(server.release),
+            storage_version: self.storage_version(server),
             downgrade: self.reported_downgrade(server.release),
             listed: None,
             // Equal logs give equal hashes; that they are equal is checked at every commit.
             hash: linearizable.then_some(1),
             alarms: BTreeSet::new(),
+            reaches: Some(
+                self.servers
+                    .iter()
+                    .filter(|(other, _)| self.network.reaches(ordinal, **other))
+                    .map(|(_, peer)| peer.id())
+                    .collect(),
+            ),
         };
         let member = |peer: &crate::etcd::Peer| Member {
             ordinal: Some(peer.ordinal),

@@ -56,6 +56,8 @@ pub enum Violation {
     VoterDisrupted { member: MemberId, ordinal: Ordinal },
     /// The operator removed a member, and now no voter is connected to a quorum.
     QuorumLost { connected: usize, voters: usize },
+    /// The operator ended the pod of a voter, and no other one is connected to a quorum without it.
+    VotersApart { connected: usize, voters: usize },
     /// The operator ended pods of serving voters before those that it had ended served again.
     TooManyEnded { ended: usize, voters: usize },
     /// Another pod gets a form that no member ever served in.
@@ -66,6 +68,8 @@ pub enum Violation {
     LeaderEndedFirst(Ordinal),
     /// The operator stopped writes for a reason of its own, and neither a user nor a window allowed that.
     EndedWithoutConsent(Ordinal),
+    /// etcd 3.7 was started on a log that it cannot read.
+    OldEntriesRead(Ordinal),
     /// The operator recorded a form that this member never served in.
     RecordedEarly(Ordinal),
     /// The status contradicted etcd for longer than an operator needs to observe it.
@@ -108,11 +112,13 @@ impl Violation {
             | Self::VolumeAdoptedUnasked(_)
             | Self::VoterDisrupted { .. }
             | Self::QuorumLost { .. }
+            | Self::VotersApart { .. }
             | Self::TooManyEnded { .. }
             | Self::FormSpread(_)
             | Self::EndedUnprepared(_)
             | Self::LeaderEndedFirst(_)
             | Self::EndedWithoutConsent(_)
+            | Self::OldEntriesRead(_)
             | Self::RecordedEarly(_) => Promise::Service,
             Self::StatusContradictsEtcd(_) => Promise::Status,
         }

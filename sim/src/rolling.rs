@@ -195,6 +195,13 @@ fn end_is_safe(world: &mut World, seen: &Observed, ordinal: Ordinal) {
         world.violate(Violation::QuorumLost { connected: others.len(), voters: voters.len() });
         return;
     }
+    let supporters =
+        |it: &Ordinal| others.iter().filter(|other| world.network.connects(*it, **other)).count();
+    let most = others.iter().map(supporters).max().unwrap_or(0);
+    if voters.len() >= TOLERATES_A_RESTART && most < needed {
+        world.violate(Violation::VotersApart { connected: most, voters: voters.len() });
+        return;
+    }
     // What the operator cannot reach might not serve.
     let answer = seen.etcd.answers.get(&ordinal).and_then(Seen::known);
     let knows_leader = seen.etcd.members.known().is_some_and(|members| members.leader.is_some())

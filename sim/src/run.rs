@@ -209,6 +209,7 @@ impl<'a> Run<'a> {
         self.world.network.severed.clear();
         self.world.network.loss_per_mille = 0;
         self.world.unreachable.clear();
+        self.world.take_back_upgrade();
         if let Some(cluster) = &mut self.world.kube.objects.cluster {
             cluster.goal.paused = false;
             cluster.version += 1;

@@ -4,19 +4,22 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use etcd_operator_core::agent::Protocol;
 use etcd_operator_core::observed::{self, Blocked, ClusterId, MemberId, Ordinal, Process};
-use etcd_operator_core::version::Version;
 
 use crate::agent::{self, Bugs, Verdict};
 use crate::client::{self, Client};
+use crate::downgrade::Enabled;
 use crate::etcd::consensus::{self, Network, Servers, Truth};
-use crate::etcd::{self, Exit, Server, Tick};
+use crate::etcd::{self, Exit, Release, Server, Tick};
 use crate::form::{Flaw, Forms};
 use crate::kube::{Kube, Template};
 use crate::lineage::Lineage;
 use crate::past::Past;
 use crate::problem::Violation;
-use crate::random::Random;
+use crate::random::{Random, mix};
 use crate::rolling::Ended;
+
+/// How long DNS can return the previous address of a pod.
+const LONGEST_IN_CACHE: Tick = 100;
 
 #[derive(Debug)]
 pub struct World {
@@ -29,7 +32,7 @@ pub struct World {
     pub client: Client,
     pub strict: bool,
     /// The version to which etcd is on its way back.
-    pub downgrade: Option<Version>,
+    pub downgrade: Option<Enabled>,
     pub agent_bugs: Bugs,
     /// How often, out of a thousand times, etcd is killed between the agent's note on the volume and the first entry in the
     /// log.
@@ -42,6 +45,8 @@ pub struct World {
     /// The agent that operators bring, and the oldest that they can work with.
     pub agent: Protocol,
     pub ended: Ended,
+    /// The pod, by its UID, in which each ordinal last ran, and until when DNS returns the address of the one before it.
+    pub addresses: BTreeMap<Ordinal, (u64, Tick)>,
     /// More than one operator acts.
     pub has_rivals: bool,
     /// The first violation.
@@ -73,6 +78,7 @@ impl World {
             forms: Forms::default(),
             agent: Protocol(1),
             ended: Ended::default(),
+            addresses: BTreeMap::new(),
             has_rivals: false,
             violation: None,
             data_at_risk: false,
@@ -100,10 +106,12 @@ impl World {
         self.kube.tick(&mut self.random, self.now);
         std::mem::take(&mut self.kube.created).into_iter().for_each(|ordinal| self.watch_creation(ordinal));
         self.network.cut = self.kube.pods_on_nodes_down();
+        let moved = self.addresses.iter().filter(|(_, (_, until))| self.now < *until);
+        self.network.moved = moved.map(|(&ordinal, _)| ordinal).collect();
         self.run_containers();
         consensus::tick(&mut self.servers, &self.network, &mut self.truth, &mut self.random, self.now);
         self.reap();
-        self.end_downgrade();
+        self.advance_downgrade();
         client::write(self);
         let serving = client::read(self);
         self.watch_service(&serving);
@@ -216,13 +224,19 @@ impl World {
                 (Process::Started, (!died).then(|| etcd::found(order.uid, order.size, ordinal)))
             }
         };
-        let crashes = state == Process::Started && form.flaw == Some(Flaw::Crashes);
+        let unreadable =
+            form.release == Release::V3_7 && data.as_ref().is_some_and(etcd::Data::has_old_entries);
+        if unreadable {
+            self.violate(Violation::OldEntriesRead(ordinal));
+        }
+        let crashes = state == Process::Started && (form.flaw == Some(Flaw::Crashes) || unreadable);
         if let Some(data) = data.filter(|_| !crashes) {
             self.note(|| format!("etcd {ordinal} starts as {} with {} entries", data.member, data.log.len()));
             if let Some(volume) = self.kube.volumes.get_mut(&id) {
                 volume.data = Some(data.clone());
             }
             self.servers.insert(ordinal, Server::start(data, form.release, self.now));
+            self.note_address(ordinal);
         }
         if let Some(sandbox) = self.kube.sandboxes.get_mut(&ordinal) {
             sandbox.memory = memory;
@@ -237,6 +251,17 @@ impl World {
                 state
             };
         }
+    }
+
+    /// A pod that was created again has another address, and others look up its name as soon as it ends.
+    fn note_address(&mut self, ordinal: Ordinal) {
+        let Some(uid) = self.kube.sandboxes.get(&ordinal).map(|sandbox| sandbox.uid) else { return };
+        let until = match self.addresses.get(&ordinal) {
+            Some((before, until)) if *before == uid => *until,
+            Some(_) => self.now + mix(uid) % LONGEST_IN_CACHE,
+            None => self.now,
+        };
+        self.addresses.insert(ordinal, (uid, until));
     }
 
     /// Processes that ended by themselves are started again by the kubelet.

@@ -28,7 +28,7 @@ const REAL: [(&str, Release); 4] = [
     ("v3.5.21", Release::V3_5),
     ("v3.5.35", Release::V3_5_30),
     ("v3.6.16", Release::V3_6),
-    ("v3.7.3", Release::V3_6),
+    ("v3.7.3", Release::V3_7),
 ];
 
 /// They wait most of the time, so they wait together; more of them would keep two cores from keeping time.

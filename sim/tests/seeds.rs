@@ -35,8 +35,8 @@ type Symptom = fn(&Problem) -> bool;
 
 /// A planted bug, the seed that finds it fast, and what it looks like then. A change of the simulated world can make
 /// a seed miss its bug: then the test names another one.
-const CORPUS: [(Bug, u64, Symptom); 18] = [
-    (Bug::QuorumSkipped, 1, |problem| matches!(problem, Problem::Violated(Violation::QuorumLost { .. }))),
+const CORPUS: [(Bug, u64, Symptom); 20] = [
+    (Bug::QuorumSkipped, 13, |problem| matches!(problem, Problem::Violated(Violation::QuorumLost { .. }))),
     (Bug::VolumeReused, 19, does_not_converge),
     (Bug::OldOrderHonoured, 6, |problem| {
         use Violation::{EntryLost, OrderUsedTwice, SecondCluster};
@@ -58,8 +58,8 @@ const CORPUS: [(Bug, u64, Symptom); 18] = [
     (Bug::AdoptionUnasked, 92, |problem| {
         matches!(problem, Problem::Violated(Violation::VolumeAdoptedUnasked(_)))
     }),
-    (Bug::TemplateUnread, 1, |problem| matches!(problem, Problem::Violated(Violation::EndedUnprepared(_)))),
-    (Bug::TemplateKept, 711, |problem| matches!(problem, Problem::Violated(Violation::FormSpread(_)))),
+    (Bug::TemplateUnread, 5, |problem| matches!(problem, Problem::Violated(Violation::EndedUnprepared(_)))),
+    (Bug::TemplateKept, 1040, |problem| matches!(problem, Problem::Violated(Violation::FormSpread(_)))),
     (Bug::RolledTrusted, 1, |problem| {
         use Violation::{FormSpread, QuorumLost, TooManyEnded};
         matches!(problem, Problem::Violated(FormSpread(_) | QuorumLost { .. } | TooManyEnded { .. }))
@@ -76,6 +76,10 @@ const CORPUS: [(Bug, u64, Symptom); 18] = [
     }),
     (Bug::MissingSetIgnored, 4, |problem| {
         matches!(problem, Problem::Violated(Violation::VoterDisrupted { .. }))
+    }),
+    (Bug::LinksIgnored, 1729, |problem| matches!(problem, Problem::Violated(Violation::VotersApart { .. }))),
+    (Bug::OldEntriesIgnored, 1529, |problem| {
+        matches!(problem, Problem::Violated(Violation::OldEntriesRead(_)))
     }),
 ];
 

@@ -7,11 +7,12 @@ mod reason;
 mod version;
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
 use super::Goal;
 use super::step::SILENCE_SECONDS;
 use crate::asked::Accepted;
-use crate::assess::{Assessment, PodState, Quorum};
+use crate::assess::{Apart, Assessment, PodState, Quorum};
 use crate::form::{Digest, Wanted};
 use crate::observed::{MemberId, Members, Ordinal, Pod, Process, Set};
 use crate::plan::{Action, Plan, Refusal, WaitingOn};
@@ -72,6 +73,9 @@ impl<'a> Roll<'a> {
         if self.facts.quorum == Quorum::NotBootstrapped {
             return if self.can_bootstrap() { Plan::default() } else { follow(wanted) };
         }
+        if self.outdated_clearing() {
+            return Plan::act(Action::RecordCleared { members: BTreeSet::new() });
+        }
         match (recorded, there) {
             // What pods run and nobody recorded is only in the template.
             (None, Some(there)) if self.set.unmarked || there != wanted && !seen.pods.is_empty() => {
@@ -100,11 +104,17 @@ impl<'a> Roll<'a> {
         self.refusal().is_none() && matches!(self.verdict(), Verdict::Nothing | Verdict::Patch)
     }
 
-    /// Pods that cannot start, or members that do not serve: to end them costs nothing.
+    /// Pods that cannot start, or members that do not serve: to end them costs nothing. Or why they are not ended, if nothing
+    /// else can be done.
     pub fn mend(&self) -> Option<Plan> {
         let next = self.next();
-        let costs_nothing = matches!(next, Next::End(ordinal, _) if !self.serves(ordinal));
-        costs_nothing.then(|| self.plan(next))
+        let is_due = match next {
+            Next::End(ordinal, _) => !self.serves(ordinal),
+            // With a quorum, other concerns come first.
+            Next::Refuse(Refusal::OldEntries { .. }) => self.facts.listed().is_none(),
+            Next::Act(_) | Next::Wait(_) | Next::Refuse(_) | Next::Nothing => false,
+        };
+        is_due.then(|| self.plan(next))
     }
 
     pub fn restart_serving(&self) -> Option<Plan> {
@@ -152,7 +162,10 @@ impl<'a> Roll<'a> {
         if let Some(&ordinal) = outdated.iter().find(|it| self.is_broken(**it))
             && self.may_mend(ordinal)
         {
-            return Next::End(ordinal, Ending::Delete);
+            return match self.unreadable_log(ordinal) {
+                Some(member) => Next::Refuse(Refusal::OldEntries { members: vec![member] }),
+                None => Next::End(ordinal, Ending::Delete),
+            };
         }
         let Some(members) = self.facts.listed() else { return Next::Nothing };
         if let Some((ordinal, state)) = self.rolled().find(|(ordinal, _)| !self.is_proven(*ordinal)) {
@@ -220,6 +233,11 @@ impl<'a> Roll<'a> {
         let evicts =
             self.goal.disruption_budget && voters >= TOLERATES_A_RESTART && !self.is_down(members, ordinal);
         let ending = if evicts { Ending::Evict } else { Ending::Delete };
+        // Once this one has ended, the others need each other, and they might have been restarted, too. One that does not respond
+        // to the operator might be what connects them.
+        if let Some(Apart { from, to }) = self.facts.apart(None).filter(|_| voters >= TOLERATES_A_RESTART) {
+            return Next::Wait(WaitingOn::Connection { from, to });
+        }
         if !self.serves(ordinal) {
             return Next::End(ordinal, ending);
         }

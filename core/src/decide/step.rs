@@ -6,7 +6,7 @@ use super::opinion::{self, Hold, Opinion};
 use super::roll::Roll;
 use super::{Volumes, Wishes};
 use crate::asked::{Accepted, MoveLeader};
-use crate::assess::{Assessment, MemberState, PodState};
+use crate::assess::{Apart, Assessment, MemberState, PodState};
 use crate::member::MemberProgress;
 use crate::observed::{Answer, ClusterId, Member, MemberId, Members, Ordinal};
 use crate::plan::{Action, Plan, Refusal, WaitingOn};
@@ -133,9 +133,7 @@ impl Step<'_> {
             Some(to) if to == from => {
                 Plan::act(Action::Accept(Accepted::MoveLeader { token: token.clone() }))
             }
-            Some(to) if self.facts.serves(to) => {
-                Plan::act(Action::MoveLeader { from, to, cluster: self.cluster() })
-            }
+            Some(to) if self.facts.serves(to) => self.lead(from, to, None),
             Some(_) | None => Plan::wait(WaitingOn::Successor { ordinal: *to }),
         }
     }
@@ -267,8 +265,18 @@ impl Step<'_> {
             return Plan::act(Action::RemoveMember { member: id, cluster: self.cluster() });
         }
         match self.facts.serving().find(|successor| *successor != id) {
-            Some(to) => Plan::act(Action::MoveLeader { from: id, to, cluster: self.cluster() }),
+            Some(to) => self.lead(id, to, Some(id)),
             None => Plan::refuse(Refusal::NoSuccessor { leader: id }),
+        }
+    }
+
+    /// Moves leadership, as soon as the new leader can count on the voters that stay.
+    fn lead(&self, from: MemberId, to: MemberId, leaving: Option<MemberId>) -> Plan {
+        // Of two voters, the one that serves reaches the other.
+        let matters = self.members.voters().count() > 2 && self.facts.serves(from);
+        match self.facts.apart(leaving).filter(|_| matters) {
+            Some(Apart { from, to }) => Plan::wait(WaitingOn::Connection { from, to }),
+            None => Plan::act(Action::MoveLeader { from, to, cluster: self.cluster() }),
         }
     }
 

@@ -148,7 +148,7 @@ fn services_count(desired: &Desired<'_>) -> usize {
 #[test]
 fn a_drain_leaves_a_quorum_of_what_is_there_and_of_what_is_wanted() {
     let least = |spec, voters| {
-        let budget = with(spec, |desired| desired.disruption_budget(voters));
+        let budget = with(spec, |desired| desired.disruption_budget(voters, false));
         budget.and_then(|budget| budget.spec?.min_available)
     };
     assert_eq!(least(json!({"size": 3}), 5), Some(IntOrString::Int(3)));
@@ -189,6 +189,7 @@ fn volumes_that_were_adopted_stay_so_when_the_annotation_is_removed() {
         of_unmarked_pods: false,
         held_generation: None,
         adopts: adopts.map(str::to_owned),
+        cleared: Default::default(),
     };
     let recreated = of(&later).recreated_set(3, &record(Some("8d6c")));
     assert_eq!(adopted(&recreated).as_deref(), Some("8d6c"), "also when the StatefulSet is created again");

@@ -108,6 +108,7 @@ fn told_while_serving(action: &Action, voters: u8, change: impl FnOnce(&mut Obse
             listed: None,
             hash: None,
             alarms: BTreeSet::new(),
+            reaches: None,
         };
         seen.etcd.answers.insert(ordinal, Seen::Known(answer));
         let claim = Claim {
@@ -121,8 +122,9 @@ fn told_while_serving(action: &Action, voters: u8, change: impl FnOnce(&mut Obse
         seen.claims.insert(ordinal, claim);
         let (uid, form) = (format!("pod-{ordinal}"), Some(Digest("A".into())));
         let (terminating, orphaned, published) = (false, false, true);
-        let (etcd, node, agent) = (Process::Started, None, Protocol(2));
-        seen.pods.insert(ordinal, Pod { uid, terminating, published, etcd, form, node, agent, orphaned });
+        let (etcd, node, agent, created) = (Process::Started, None, Protocol(2), None);
+        let pod = Pod { uid, terminating, published, etcd, form, node, agent, orphaned, created };
+        seen.pods.insert(ordinal, pod);
     }
     change(&mut seen);
     of_action(action, &goal(), &names(), &seen).map(|event| format!("{}: {}", event.reason, event.note))
@@ -174,8 +176,14 @@ fn a_rollout_ends_with_a_record_and_the_first_record_ends_none() {
     assert_eq!(told_while_serving(&record, 2, |_| ()), None);
     let recorded = |seen: &mut Observed| {
         let (form, version) = (Digest("A".into()), Version::new(3, 6, 0));
-        seen.record =
-            Some(FormRecord { uid: "record".into(), form, version, held_generation: None, adopts: None });
+        seen.record = Some(FormRecord {
+            uid: "record".into(),
+            form,
+            version,
+            held_generation: None,
+            adopts: None,
+            cleared: BTreeSet::new(),
+        });
     };
     let expected = "RolloutFinished: all 2 members run with the changed spec";
     assert_eq!(told_while_serving(&record, 2, recorded).as_deref(), Some(expected));

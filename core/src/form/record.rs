@@ -1,12 +1,13 @@
 //! The last form that all members ran together. It is an object of its own: when an edit fails at the second member, neither
 //! the spec nor a majority of the pods has the form to return to.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde::{Deserialize, Serialize};
 
 use super::{Digest, Form};
+use crate::observed::MemberId;
 
 /// In the ConfigMap.
 pub const KEY: &str = "form.json";
@@ -27,6 +28,9 @@ pub struct Record {
     /// StatefulSet is created again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adopts: Option<String>,
+    /// Members that etcd 3.7 can be started for: their logs have no entries of 3.5.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub cleared: BTreeSet<MemberId>,
 }
 
 impl Record {

@@ -6,6 +6,7 @@ use crate::api::EtcdCluster;
 use crate::desired::Desired;
 use crate::intent::Intent;
 use crate::names::Names;
+use crate::observed::MemberId;
 
 fn intent(spec: Value) -> Intent {
     let mut cluster = EtcdCluster::new("kv", serde_json::from_value(spec).expect("it is a spec"));
@@ -187,6 +188,7 @@ fn a_record_is_read_as_it_was_written() {
         of_unmarked_pods: true,
         held_generation: Some(3),
         adopts: Some("8d6c".into()),
+        cleared: [MemberId(0xa0), MemberId(u64::MAX)].into(),
     };
     let object = k8s_openapi::api::core::v1::ConfigMap { data: Some(record.data()), ..Default::default() };
     assert_eq!(Record::parse(&object), Some(record));

@@ -111,6 +111,8 @@ pub mod reason {
         STEP_REJECTED = "StepRejected";
         /// The PodDisruptionBudget allows no restart for now.
         EVICTION_REJECTED = "EvictionRejected";
+        /// Members serve that are not connected to each other.
+        PEERS_DISCONNECTED = "PeersDisconnected";
         AWAITING_RECOVERY = "AwaitingRecovery";
         INSPECTING_VOLUMES = "InspectingVolumes";
         COMPARING_DATA = "ComparingData";

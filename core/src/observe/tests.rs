@@ -65,6 +65,7 @@ fn answer(member: u64, leader: u64) -> Answer {
         listed: None,
         hash: None,
         alarms: Default::default(),
+        reaches: None,
     }
 }
 
@@ -238,4 +239,61 @@ fn a_missing_stateful_set_is_never_read_as_zero_replicas() {
     assert_eq!((observed.replicas(), observed.keeps_no_pods()), (3, false));
     objects.pods.clear();
     assert_eq!(objects.replicas(), 0);
+}
+
+/// Of a cluster that has bootstrapped, with this many pods.
+fn formed(replicas: u8, annotations: Value) -> Objects {
+    let running: Vec<Value> = (0..replicas).map(|_| json!({"running": {}})).collect();
+    let cluster = json!({
+        "apiVersion": "etcd.etcd.io/v1alpha1", "kind": "EtcdCluster", "spec": {},
+        "metadata": {"name": "kv", "namespace": "ns", "uid": "uid"},
+        "status": {"clusterID": "c1", "requests": {"restart": {"token": "done", "pods": []}, "moveLeader": "done"}},
+    });
+    let set = json!({"metadata": {"name": "kv", "uid": "set"}, "spec": {
+        "replicas": replicas, "serviceName": "kv-peer", "selector": {}, "template": {},
+    }});
+    let mut objects = Objects {
+        cluster: Arc::new(serde_json::from_value(cluster).expect("it is a cluster")),
+        set: Some(Arc::new(serde_json::from_value(set).expect("it is a StatefulSet"))),
+        ..objects(&running)
+    };
+    for pod in objects.pods.values_mut() {
+        Arc::make_mut(pod).metadata.annotations = serde_json::from_value(annotations.clone()).ok();
+    }
+    objects
+}
+
+#[test]
+fn members_are_asked_whom_they_reach_only_while_one_might_end_or_another_lead() {
+    use crate::asked::{Asked, MoveLeader};
+    let wanted = |form: &str| Goal {
+        form: Some(crate::form::Wanted {
+            form: Digest(form.into()),
+            version: crate::version::Version::new(3, 6, 0),
+        }),
+        ..Goal::of_size(3)
+    };
+    let pods = formed(3, json!({"etcd.etcd.io/form": "A"}));
+    assert!(!pods.questions(&wanted("A")).links, "all is settled");
+    assert!(pods.questions(&wanted("B")).links, "an edit");
+    assert!(pods.questions(&Goal { size: 2, ..wanted("A") }).links, "a smaller size");
+    assert!(!pods.questions(&Goal::of_size(3)).links, "what is wanted is not known");
+    assert!(formed(3, json!({})).questions(&wanted("A")).links, "nobody knows what runs");
+    let moves = |token: &str| Asked {
+        move_leader: Some(MoveLeader { token: token.into(), to: Ordinal(1) }),
+        ..Asked::default()
+    };
+    assert!(pods.questions(&Goal { asked: moves("new"), ..wanted("A") }).links);
+    assert!(!pods.questions(&Goal { asked: moves("done"), ..wanted("A") }).links);
+    let asked = Asked { replace: Some(MemberId(0xa1)), ..Asked::default() };
+    let replaced = Goal { asked, ..wanted("A") };
+    assert!(!pods.questions(&replaced).links, "no volume has its data any more");
+    let claim = json!({"metadata": {"name": "data-kv-1", "labels": {"etcd.etcd.io/member-id": "a1"}}});
+    let claim = Arc::new(serde_json::from_value(claim).expect("it is a claim"));
+    let with_claim = Objects { claims: BTreeMap::from([(Ordinal(1), claim)]), ..pods.clone() };
+    assert!(with_claim.questions(&replaced).links);
+    let mut restarted = pods;
+    let status = json!({"clusterID": "c1", "requests": {"restart": {"token": "t", "pods": ["uid-2"]}}});
+    Arc::make_mut(&mut restarted.cluster).status = serde_json::from_value(status).ok();
+    assert!(restarted.questions(&wanted("A")).links, "a restart is not over");
 }

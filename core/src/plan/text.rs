@@ -80,6 +80,17 @@ impl Terms<'_> {
                 format!("enable the downgrade to {}.{}", to.major, to.minor)
             }
             Action::CancelDowngrade { cluster: _ } => "cancel the downgrade".into(),
+            Action::ForceSnapshots { to, cluster: _ } => format!(
+                "let every member save a snapshot, by a downgrade to {}.{} that is cancelled then",
+                to.major, to.minor
+            ),
+            Action::RecordCleared { members } if members.is_empty() => {
+                "record that logs can have entries of 3.5 again".into()
+            }
+            Action::RecordCleared { members } => {
+                let members: Vec<_> = members.iter().copied().collect();
+                format!("record that the logs of {} have no entries of 3.5", self.members(&members))
+            }
             Action::DeleteSet { uid: _ } => "delete the StatefulSet".into(),
             Action::OrphanSet { uid: _ } => {
                 "delete the StatefulSet without its pods, to create it again with other volumes".into()
@@ -153,12 +164,20 @@ impl Terms<'_> {
             WaitingOn::StorageVersion { version } => {
                 format!("all members to rewrite their data for {}.{}", version.major, version.minor)
             }
+            WaitingOn::Snapshots { saved, members } => format!(
+                "every member to save a snapshot, because etcd 3.7 cannot read log entries of 3.5: {saved} of {members}"
+            ),
             WaitingOn::AlarmsCleared { kind } => {
                 format!("the {kind} alarm to be cleared before the version changes")
             }
             WaitingOn::DowngradeEnd { to } => format!(
                 "the downgrade to {}.{} to end before members are added or replaced: set spec.version back to cancel it",
                 to.major, to.minor
+            ),
+            WaitingOn::Connection { from, to } => format!(
+                "member {} to connect to member {}: DNS can return a previous address for half a minute",
+                self.member(*from),
+                self.member(*to)
             ),
             WaitingOn::QuorumMargin { ordinal, serving, needed } => format!(
                 "other members to serve before {} restarts: {serving} of {needed}",
@@ -240,6 +259,11 @@ impl Terms<'_> {
                  copy of its data: set spec.size to 3, so that it can be replaced, or set the class back{}",
                 self.volume(*ordinal),
                 class.as_ref().map(|class| format!(" to {class}")).unwrap_or_default()
+            ),
+            Refusal::OldEntries { members } => format!(
+                "spec.version: the log of {} might have entries of 3.5, which etcd 3.7 cannot read: set spec.version back \
+                 to the previous version, and forward again when all members run it",
+                self.members(members)
             ),
             Refusal::HashesDiffer { members } => format!(
                 "members {} hold different data: remove the wrong ones with etcdctl member remove, or set \

@@ -1,5 +1,7 @@
 //! A write as the API server reads it.
 
+use std::collections::BTreeSet;
+
 use http::Request;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -60,8 +62,8 @@ impl Target<'_> {
         let of_unmarked_pods = self.record.is_none() && self.set.is_some() && self.mark().is_none();
         let differs = self.desired.is_some_and(|desired| desired.intent.form.digest() != *digest);
         let held_generation = self.cluster.metadata.generation.filter(|_| of_unmarked_pods && differs);
-        let form = self.form(digest)?;
-        Some(Record { digest: digest.clone(), form, of_unmarked_pods, held_generation, adopts })
+        let (digest, form, cleared) = (digest.clone(), self.form(digest)?, BTreeSet::new());
+        Some(Record { digest, form, of_unmarked_pods, held_generation, adopts, cleared })
     }
 }
 
@@ -130,6 +132,11 @@ pub fn http(write: &Write, target: Target<'_>) -> Option<Request<Vec<u8>>> {
                     api.replace(&name, &post(), only_if.inside(record).to_string().into_bytes())
                 }
             }
+        }
+        Change::RecordCleared(members) => {
+            let record =
+                json!(desired?.record(&Record { cleared: members.clone(), ..target.record?.clone() }));
+            api.replace(&name, &post(), only_if.inside(record).to_string().into_bytes())
         }
         Change::SetReplicas(replicas) => merge(json!({"spec": {"replicas": replicas}})),
         Change::Merge(fields) => merge(fields.clone()),

@@ -75,6 +75,7 @@ mod tests {
             listed: None,
             hash: None,
             alarms: BTreeSet::new(),
+            reaches: None,
         }
     }
 

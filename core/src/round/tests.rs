@@ -99,6 +99,7 @@ fn three() -> Observed {
             listed: None,
             hash: None,
             alarms: Default::default(),
+            reaches: None,
         };
         (ordinal, Seen::Known(answer))
     };

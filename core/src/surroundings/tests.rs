@@ -12,7 +12,7 @@ use crate::intent::Intent;
 use crate::member::MemberProgress;
 use crate::names::{CHOSEN_ANNOTATION, FORM_ANNOTATION, Names, RENDERING_ANNOTATION};
 use crate::observe::{Listed, observe};
-use crate::observed::{ClusterId, Member, MemberId, Members};
+use crate::observed::{Answer, ClusterId, Member, MemberId, Members};
 use crate::validate::validate;
 
 const AGENT: &str = "op:1";
@@ -72,7 +72,7 @@ fn left_by(intent: &Intent, agent_image: &str) -> Objects {
         claims: BTreeMap::new(),
         listed: Listed::new(),
         services: services.map(|(role, it)| (role, read(stored(json!(it), "service-uid")))).collect(),
-        budget: desired.disruption_budget(1).map(|it| read(stored(json!(it), "budget-uid"))),
+        budget: desired.disruption_budget(1, false).map(|it| read(stored(json!(it), "budget-uid"))),
         taken: BTreeSet::new(),
         nodes: Seen::default(),
     }
@@ -103,6 +103,7 @@ fn record(form: &Form) -> Arc<ConfigMap> {
         of_unmarked_pods: false,
         held_generation: None,
         adopts: None,
+        cleared: Default::default(),
     };
     let metadata = ObjectMeta { uid: Some("record-uid".into()), ..ObjectMeta::default() };
     Arc::new(ConfigMap { metadata, data: Some(record.data()), ..ConfigMap::default() })
@@ -229,4 +230,47 @@ fn a_settled_cluster_is_considered_again_when_the_labels_of_a_pod_change_and_not
     assert_ne!(labeled.unseen(), before);
     let reported = with_pod(objects(), |it| it.resource_version = Some("9".into()));
     assert_eq!(reported.unseen(), before);
+}
+
+/// How many pods a drain has to leave, if each of three members reports that it reaches these.
+fn least_available(reaches: Option<&[u64]>) -> Option<Value> {
+    let intent = intent(json!({"size": 3}));
+    let (objects, names) = (Objects { budget: None, ..settled(&intent) }, names());
+    let now = Timestamp::UNIX_EPOCH;
+    let mut seen = observe(&objects, &names, &BTreeMap::new(), &[], &mut Default::default(), now);
+    let member =
+        |it: u8| Member { ordinal: Some(Ordinal(it)), learner: false, start: MemberProgress::Published };
+    let id = |it: u8| MemberId(0xa0 + u64::from(it));
+    let cluster = ClusterId(0xc1);
+    let list = (0..3).map(|it| (id(it), member(it))).collect();
+    seen.etcd.members = Seen::Known(Members { cluster, leader: Some(id(0)), list });
+    let answer = |it: u8| Answer {
+        cluster,
+        member: id(it),
+        leader: Some(id(0)),
+        linearizable: true,
+        applied_index: 1,
+        version: None,
+        storage_version: None,
+        downgrade: Default::default(),
+        listed: None,
+        hash: None,
+        alarms: Default::default(),
+        reaches: reaches.map(|ids| ids.iter().copied().map(MemberId).collect()),
+    };
+    seen.etcd.answers = (0..3).map(|it| (Ordinal(it), Seen::Known(answer(it)))).collect();
+    let writes = surroundings(&desired(&intent, &names, AGENT), &objects, &seen);
+    let budget = writes.into_iter().find(|write| write.object == Object::Budget)?;
+    if let Change::Create(budget) = budget.change {
+        Some(budget["spec"]["minAvailable"].clone())
+    } else {
+        None
+    }
+}
+
+#[test]
+fn a_drain_waits_while_voters_do_not_reach_each_other() {
+    assert_eq!(least_available(None), Some(json!(2)), "nobody was asked");
+    assert_eq!(least_available(Some(&[0xa0, 0xa1, 0xa2])), Some(json!(2)));
+    assert_eq!(least_available(Some(&[0xa0, 0xa1])), Some(json!(3)));
 }

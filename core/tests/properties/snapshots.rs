@@ -33,6 +33,8 @@ struct Slot {
     index: u64,
     hash: Option<u32>,
     alarmed: bool,
+    /// Ordinals, as bits.
+    reaches: Option<u16>,
     version: Option<Version>,
     /// The etcd cluster as which it answers.
     cluster: ClusterId,
@@ -81,23 +83,26 @@ fn slot() -> impl Strategy<Value = Slot> {
         3 => Just(Some(Version::new(3, 5, 30))),
         1 => Just(None),
     ];
+    let all: u16 = (1 << 9) - 1;
+    let reaches = prop_oneof![20 => Just(Some(all)), 2 => (0..9_u32).prop_map(move |it| Some(all & !(1 << it))), 1 => Just(None)];
     (
         option::of((process, seldom, often, form(), agent())),
         option::of((label, seldom, often, owner)),
         option::of((seldom, start, voice)),
         select(vec![0_u64, 4500, 5000]),
         option::weighted(0.9, select(vec![1_u32, 1, 1, 1, 2])),
-        prop::bool::weighted(0.05),
+        (prop::bool::weighted(0.05), reaches),
         version,
         prop_oneof![30 => Just(ID), 1 => Just(OTHER)],
     )
-        .prop_map(|(pod, claim, member, index, hash, alarmed, version, cluster)| Slot {
+        .prop_map(|(pod, claim, member, index, hash, (alarmed, reaches), version, cluster)| Slot {
             pod,
             claim,
             member,
             index,
             hash,
             alarmed,
+            reaches,
             version,
             cluster,
         })
@@ -132,7 +137,8 @@ fn record() -> impl Strategy<Value = Option<FormRecord>> {
     (form(), prop::bool::weighted(0.1)).prop_map(|(form, held)| {
         let held_generation = held.then_some(1);
         let (uid, version) = ("record".into(), Version::new(3, 6, 11));
-        Some(FormRecord { uid, form: form?, version, held_generation, adopts: None })
+        let (adopts, cleared) = (None, BTreeSet::new());
+        Some(FormRecord { uid, form: form?, version, held_generation, adopts, cleared })
     })
 }
 
@@ -277,8 +283,14 @@ fn settled_with(sizes: RangeInclusive<u8>) -> impl Strategy<Value = (Goal, Obser
         let template = Some(form.clone());
         seen.set = Some(Set { template, ..Set::keeping(goal.size, "set") });
         let uid = "record".into();
-        seen.record =
-            Some(FormRecord { uid, form: form.clone(), version, held_generation: None, adopts: None });
+        seen.record = Some(FormRecord {
+            uid,
+            form: form.clone(),
+            version,
+            held_generation: None,
+            adopts: None,
+            cleared: Default::default(),
+        });
         for ordinal in 0..usize::from(goal.size) {
             let slot = Slot {
                 pod: Some((Process::Started, false, true, Some(form.clone()), Protocol::CURRENT)),
@@ -287,6 +299,7 @@ fn settled_with(sizes: RangeInclusive<u8>) -> impl Strategy<Value = (Goal, Obser
                 index: 5000,
                 hash: None,
                 alarmed: false,
+                reaches: None,
                 version: Some(version),
                 cluster: ID,
             };
@@ -311,10 +324,12 @@ fn member_id(ordinal: usize) -> MemberId {
 fn fill(seen: &mut Observed, ordinal: usize, slot: &Slot) {
     let id = member_id(ordinal);
     let ordinal = Ordinal(ordinal as u8);
-    let Slot { pod, claim, member, index, hash, alarmed, version, cluster } = slot.clone();
+    let Slot { pod, claim, member, index, hash, alarmed, reaches, version, cluster } = slot.clone();
     if let Some((etcd, terminating, published, form, agent)) = pod {
-        let (uid, node, orphaned) = (format!("pod-{ordinal}"), None, false);
-        seen.pods.insert(ordinal, Pod { uid, terminating, published, etcd, form, node, agent, orphaned });
+        let (uid, created) = (format!("pod-{ordinal}"), Some(at(i64::from(ordinal.0) / 2)));
+        let (node, orphaned) = (None, false);
+        let pod = Pod { uid, terminating, published, etcd, form, node, agent, orphaned, created };
+        seen.pods.insert(ordinal, pod);
     }
     if let Some((label, terminating, bound, owner)) = claim {
         let member = match label {
@@ -343,6 +358,7 @@ fn fill(seen: &mut Observed, ordinal: usize, slot: &Slot) {
         listed: Some(3),
         hash,
         alarms,
+        reaches: reaches.map(|bits| (0..9).filter(|it| bits & (1 << it) != 0).map(member_id).collect()),
     };
     match voice {
         Voice::Serves | Voice::Answers => {

@@ -227,10 +227,21 @@ fn read_template(words: &[&str], set: &mut Set) -> Result<()> {
 
 fn read_record(form: &str, words: &[&str], seen: &mut Observed) -> Result<()> {
     let Wanted { form, version } = wanted(form)?;
-    let mut record =
-        FormRecord { uid: "record-uid".into(), form, version, held_generation: None, adopts: None };
+    let mut record = FormRecord {
+        uid: "record-uid".into(),
+        form,
+        version,
+        held_generation: None,
+        adopts: None,
+        cleared: BTreeSet::new(),
+    };
     for word in words {
         match *word {
+            cleared if cleared.starts_with("cleared=") => {
+                let ids =
+                    cleared.trim_start_matches("cleared=").split(',').map(|id| hexadecimal(id).map(MemberId));
+                record.cleared = ids.collect::<Result<_>>()?;
+            }
             "held" => record.held_generation = seen.cluster.generation,
             "adopted" => record.adopts = Some("former-uid".into()),
             _ => return Err(format!("{word} is not understood")),
@@ -276,6 +287,7 @@ fn read_pod(ordinal: Ordinal, words: &[&str], seen: &mut Observed) -> Result<()>
         node: None,
         agent: Protocol::CURRENT,
         orphaned: false,
+        created: None,
     });
     for word in words {
         match *word {
@@ -305,6 +317,9 @@ fn read_pod(ordinal: Ordinal, words: &[&str], seen: &mut Observed) -> Result<()>
             form if form.starts_with("form=") => pod.form = Some(wanted(form)?.form),
             node if node.starts_with("node=") => pod.node = Some(node["node=".len()..].into()),
             agent if agent.starts_with("agent=") => pod.agent = protocol(agent)?,
+            time if time.starts_with("created=") => {
+                pod.created = Some(at(number(time.trim_start_matches("created="))?));
+            }
             _ => return Err(format!("{word} is not understood")),
         }
     }
@@ -411,6 +426,7 @@ fn read_member(id: MemberId, words: &[&str], seen: &mut Observed) -> Result<()> 
         listed: Some(3),
         hash: Some(1),
         alarms: BTreeSet::new(),
+        reaches: Some((0xa0..=0xaf).map(MemberId).collect()),
     };
     let (mut silent, mut unlisted) = (false, false);
     for word in words {
@@ -444,6 +460,11 @@ fn read_member(id: MemberId, words: &[&str], seen: &mut Observed) -> Result<()> 
             ("storage", version) => answer.storage_version = Version::parse(version),
             ("downgrade", "unreported") => answer.downgrade = Downgrade::Unreported,
             ("downgrade", version) => answer.downgrade = enabled(version)?,
+            ("reaches", "unknown") => answer.reaches = None,
+            ("reaches", ids) => {
+                let ids = ids.split(',').filter(|id| !id.is_empty()).map(|id| hexadecimal(id).map(MemberId));
+                answer.reaches = Some(ids.collect::<Result<_>>()?);
+            }
             ("hash", "none") => answer.hash = None,
             ("hash", hash) => answer.hash = Some(number(hash)?),
             _ => return Err(format!("{word} is not understood")),

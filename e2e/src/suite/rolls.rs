@@ -32,8 +32,8 @@ pub fn tests(field: &Topology) -> Vec<Test> {
             .shared("rolls::the_only_member_gets_other_resources", |c| planned::only_one(c).boxed_local())
             .smoke(),
         field.exclusive("rolls::a_patch_upgrade", |c| planned::patch_upgrade(c).boxed_local()),
-        field.exclusive("rolls::the_next_minor_version_and_back", |c| {
-            planned::next_minor_and_back(c).boxed_local()
+        field.exclusive("rolls::every_minor_version_and_back", |c| {
+            planned::minor_versions_and_back(c).boxed_local()
         }),
         field.shared("rolls::a_missing_image_goes_no_further_and_is_taken_back", |c| {
             stopped::missing_image(c).boxed_local()

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use etcd_operator_core::links::active_peers;
 use etcd_operator_core::names::Names;
 use etcd_operator_core::observe::{Questions, Reply};
 use etcd_operator_core::observed::{Members, Ordinal, Process};
@@ -51,7 +52,7 @@ impl Connections {
         let asking = pods.iter().map(|(&ordinal, Whom { pod, terminating })| {
             let kept = self.0.get(&pod.uid).cloned();
             let patience = memory.patience(&pod.uid, *terminating);
-            let response = tokio::time::timeout(patience, ask_one(reach, pod, names, kept, questions.listed));
+            let response = tokio::time::timeout(patience, ask_one(reach, pod, names, kept, questions));
             async move {
                 let nobody = |_| Response::Nobody(format!("{} does not respond", pod.pod));
                 (ordinal, response.await.unwrap_or_else(nobody))
@@ -72,15 +73,22 @@ async fn ask_one(
     pod: &PodAddress,
     names: &Names,
     kept: Option<Arc<Member>>,
-    listed: bool,
+    questions: Questions,
 ) -> Response {
+    let asked = async |member| {
+        let page = async { if questions.links { agent::metrics(reach, pod).await.ok() } else { None } };
+        let (reply, page) = futures::join!(ask_etcd(member, names, questions.listed), page);
+        let (member, mut said, list) = reply?;
+        said.answer.reaches = page.map(|page| active_peers(&page, said.answer.member));
+        Ok(Response::Etcd(member, said, list))
+    };
     if let Some(member) = kept
-        && let Ok(reply) = ask_etcd(member, names, listed).await
+        && let Ok(reply) = asked(member).await
     {
         return reply;
     }
-    let failure = match Member::connect(reach, pod).await {
-        Ok(member) => match ask_etcd(Arc::new(member), names, listed).await {
+    let failure: etcd::Error = match Member::connect(reach, pod).await {
+        Ok(member) => match asked(Arc::new(member)).await {
             Ok(reply) => return reply,
             Err(error) => error,
         },
@@ -93,13 +101,17 @@ async fn ask_one(
 }
 
 /// Its list is asked for right after its read, so that it is worth something.
-async fn ask_etcd(member: Arc<Member>, names: &Names, listed: bool) -> Result<Response, etcd::Error> {
+async fn ask_etcd(
+    member: Arc<Member>,
+    names: &Names,
+    listed: bool,
+) -> Result<(Arc<Member>, Said, Option<Result<Members, etcd::Error>>), etcd::Error> {
     let said = member.status().await?;
     let list = match said.answer.linearizable || listed {
         true => Some(member.members(names, said.answer.leader).await),
         false => None,
     };
-    Ok(Response::Etcd(member, said, list))
+    Ok((member, said, list))
 }
 
 impl Asked {

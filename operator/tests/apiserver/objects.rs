@@ -67,7 +67,8 @@ pub async fn a_namespace_that_is_restricted_takes_everything_that_makes_up_a_clu
     for service in services(&desired).into_values() {
         created::<Service>(&client, &service).await;
     }
-    created::<PodDisruptionBudget>(&client, &desired.disruption_budget(3).expect("it is wanted")).await;
+    created::<PodDisruptionBudget>(&client, &desired.disruption_budget(3, false).expect("it is wanted"))
+        .await;
     let set = created::<StatefulSet>(&client, &desired.stateful_set(0, &intent.form)).await;
     created::<Pod>(&client, &first_pod(&set)).await;
 }

@@ -131,7 +131,8 @@ pub async fn a_pod_is_evicted_only_if_it_is_the_observed_one_and_the_budget_allo
         only_if: OnlyIf::Same(uid.into()),
         change: Change::Evict,
     };
-    // The API server tries again for ten seconds before it answers 409, so the deadline ends first.
+    // The pod is Pending, so the API server tries again for ten seconds before it answers 409. Our deadline ends first, and the
+    // operator observes again.
     assert_eq!(place.send(&evict("another"), &cluster, None).await, Err(None));
     let pod = pods.get("kv-0").await.expect("it is there");
     assert_eq!((pod.uid(), pod.metadata.deletion_timestamp), (Some(uid.clone()), None));
@@ -142,7 +143,7 @@ pub async fn a_pod_is_evicted_only_if_it_is_the_observed_one_and_the_budget_allo
     let intent = validate(&cluster).expect("it is valid");
     let desired = Desired { intent: &intent, names: &place.names, agent_image: "example.org/operator:dev" };
     let budgets: Api<PodDisruptionBudget> = place.all();
-    let budget = desired.disruption_budget(1).expect("it is wanted");
+    let budget = desired.disruption_budget(1, false).expect("it is wanted");
     budgets.create(&PostParams::default(), &budget).await.expect("it is new");
     let counted = |it: Option<&PodDisruptionBudget>| {
         it.and_then(|it| it.status.as_ref()).is_some_and(|status| status.current_healthy == 1)

@@ -215,7 +215,8 @@ impl Applied {
             | Change::Nothing
             | Change::Write(_)
             | Change::Found(..)
-            | Change::Publish(_) => Ok(()),
+            | Change::Publish(_)
+            | Change::OldPublish(_) => Ok(()),
         }
     }
 }

@@ -7,7 +7,7 @@ use etcd_operator_core::observed::{ClusterId, MemberId, Ordinal};
 use etcd_operator_core::quorum::quorum;
 
 use super::election;
-use super::{Applied, Change, Entry, Exit, Role, Server, Tick};
+use super::{Applied, Change, Entry, Exit, Release, Role, Server, Tick};
 use crate::random::Random;
 
 pub type Servers = BTreeMap<Ordinal, Server>;
@@ -23,13 +23,24 @@ pub struct Network {
     pub cut: BTreeSet<Ordinal>,
     /// One-way cuts: what the first sends does not arrive at the second.
     pub severed: BTreeSet<(Ordinal, Ordinal)>,
+    /// Pods whose previous address DNS still returns.
+    pub moved: BTreeSet<Ordinal>,
     pub loss_per_mille: u64,
 }
 
 impl Network {
     /// Whether a message arrives.
     pub fn delivers(&self, from: Ordinal, to: Ordinal) -> bool {
-        !self.cut.contains(&from) && !self.cut.contains(&to) && !self.severed.contains(&(from, to))
+        let is_found = !(self.moved.contains(&from) && self.moved.contains(&to));
+        is_found
+            && !self.cut.contains(&from)
+            && !self.cut.contains(&to)
+            && !self.severed.contains(&(from, to))
+    }
+
+    /// Whether one can connect to the other, which carries messages in both directions.
+    pub fn reaches(&self, one: Ordinal, other: Ordinal) -> bool {
+        self.connects(one, other) && !self.moved.contains(&other)
     }
 
     /// Whether a request is answered.
@@ -257,7 +268,7 @@ fn commit(leader: &mut Server, truth: &mut Truth) {
 /// A member that has not told its client URLs yet asks the leader to write them down.
 fn publish(servers: &mut Servers, network: &Network, random: &mut Random, ordinal: Ordinal) {
     let Some(server) = servers.get(&ordinal) else { return };
-    let id = server.id();
+    let (id, release) = (server.id(), server.release);
     let known = server.applied.members.get(&id);
     let told = known.is_none_or(|own| own.start == MemberProgress::Published);
     if told || !random.chance(300) {
@@ -266,7 +277,10 @@ fn publish(servers: &mut Servers, network: &Network, random: &mut Random, ordina
     if let Some(leader) = leader_of(servers, network, ordinal)
         && let Some(leader) = servers.get_mut(&leader)
     {
-        leader.append(Change::Publish(id));
+        leader.append(match release {
+            Release::V3_5 | Release::V3_5_30 => Change::OldPublish(id),
+            Release::V3_6 | Release::V3_7 => Change::Publish(id),
+        });
     }
 }
 

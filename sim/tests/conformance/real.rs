@@ -80,7 +80,7 @@ impl Real {
         ];
         match self.release {
             Release::V3_5 | Release::V3_5_30 => {}
-            Release::V3_6 => flags.push("--max-learners=2".into()),
+            Release::V3_6 | Release::V3_7 => flags.push("--max-learners=2".into()),
         }
         flags
     }

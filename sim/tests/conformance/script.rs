@@ -68,7 +68,7 @@ impl Answers {
     pub fn of(&self, release: Release) -> Answer {
         match release {
             Release::V3_5 => self.before_3_5_30,
-            Release::V3_5_30 | Release::V3_6 => self.since_3_5_30,
+            Release::V3_5_30 | Release::V3_6 | Release::V3_7 => self.since_3_5_30,
         }
     }
 }

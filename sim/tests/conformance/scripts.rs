@@ -135,7 +135,7 @@ fn many_learners() -> Vec<Script> {
     ];
     vec![
         Script { releases: &[Release::V3_5, Release::V3_5_30], ..script("one learner before 3.6", 1, one) },
-        Script { releases: &[Release::V3_6], ..script("two learners from 3.6 on", 1, two) },
+        Script { releases: &[Release::V3_6, Release::V3_7], ..script("two learners from 3.6 on", 1, two) },
     ]
 }
 

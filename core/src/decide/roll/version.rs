@@ -2,9 +2,10 @@
 
 use super::{Next, Roll};
 use crate::assess::Quorum;
-use crate::observed::{Answer, Members};
+use crate::observed::{Answer, MemberId, Members, Ordinal};
 use crate::plan::{Action, Refusal, WaitingOn};
 use crate::version::downgrade;
+use crate::version::log::{self, Clearing};
 use crate::version::path::{self, Verdict};
 
 impl Roll<'_> {
@@ -43,6 +44,9 @@ impl Roll<'_> {
         if let Some(alarm) = self.facts.alarms().first() {
             return Some(Next::Wait(WaitingOn::AlarmsCleared { kind: alarm.kind.clone() }));
         }
+        if log::matters(self.wanted.version) {
+            return self.before_log_is_read(members);
+        }
         let (cluster, to) = (members.cluster, self.wanted.version.minor());
         match downgrade::next(self.answers(members), self.wanted.version) {
             downgrade::Next::Restart => None,
@@ -53,11 +57,69 @@ impl Roll<'_> {
         }
     }
 
-    /// A downgrade to another version than the wanted one is not wanted any more.
+    /// Snapshots on all members, before the first one is restarted.
+    fn before_log_is_read(&self, members: &Members) -> Option<Next> {
+        let (cluster, answers) = (members.cluster, self.answers(members).collect::<Vec<_>>());
+        let uncleared = self.uncleared(members);
+        match log::next(&answers, uncleared.is_empty()) {
+            Clearing::Done => None,
+            Clearing::Enable(to) => Some(Next::Act(Action::ForceSnapshots { to, cluster })),
+            Clearing::Snapshots(saved) => {
+                Some(Next::Wait(WaitingOn::Snapshots { saved, members: answers.len() }))
+            }
+            Clearing::Record => {
+                Some(Next::Act(Action::RecordCleared { members: members.list.keys().copied().collect() }))
+            }
+            Clearing::Migrate(version) => Some(Next::Wait(WaitingOn::StorageVersion { version })),
+            Clearing::Unknown => Some(Next::Wait(WaitingOn::Versions)),
+            Clearing::TooLate => Some(Next::Refuse(Refusal::OldEntries { members: uncleared })),
+        }
+    }
+
+    /// Members that run an older version, and whose logs might have entries of 3.5.
+    fn uncleared(&self, members: &Members) -> Vec<MemberId> {
+        let cleared =
+            |id: MemberId| self.facts.seen.record.as_ref().is_some_and(|it| it.cleared.contains(&id));
+        let runs_wanted = |id: MemberId| {
+            self.facts
+                .answer_of(id)
+                .and_then(|it| it.version)
+                .is_some_and(|it| it >= self.wanted.version.minor())
+        };
+        let listed = members.by_ordinal().into_iter().map(|(id, _)| id);
+        listed.filter(|&id| !cleared(id) && !runs_wanted(id)).collect()
+    }
+
+    /// The member of this pod, if the wanted version might not be able to read its log.
+    pub(super) fn unreadable_log(&self, ordinal: Ordinal) -> Option<MemberId> {
+        let seen = self.facts.seen;
+        let listed = self.facts.listed().and_then(|members| members.at(ordinal)).map(|(id, _)| id);
+        let holder = listed.or_else(|| seen.claims.get(&ordinal)?.member);
+        let is_cleared = |id: &MemberId| {
+            let record = seen.record.as_ref();
+            record.is_none_or(|it| it.version >= self.wanted.version.minor() || it.cleared.contains(id))
+        };
+        holder.filter(|id| log::matters(self.wanted.version) && !is_cleared(id))
+    }
+
+    /// What is recorded of logs, if it will not hold any more.
+    pub(super) fn outdated_clearing(&self) -> bool {
+        let cleared = self.facts.seen.record.as_ref().is_some_and(|record| !record.cleared.is_empty());
+        cleared && log::is_written_by(self.wanted.version)
+    }
+
+    /// A downgrade to another version than the wanted one is not wanted any more, unless every member is about to save
+    /// its snapshot because of it.
     pub(super) fn leftover_downgrade(&self) -> Option<Next> {
         let members = self.facts.listed()?;
         let to = downgrade::enabled(self.answers(members))?;
-        (to != self.wanted.version.minor())
+        let wanted = self.wanted.version;
+        let saves = log::is_for_snapshots(to, wanted)
+            && self.verdict() == Verdict::Upgrade
+            && self.facts.alarms().is_empty()
+            && self.refusal().is_none()
+            && !self.uncleared(members).is_empty();
+        (to != wanted.minor() && !saves)
             .then_some(Next::Act(Action::CancelDowngrade { cluster: members.cluster }))
     }
 

@@ -24,6 +24,7 @@ fn answer(text: &str) -> Answer {
         listed: None,
         hash: None,
         alarms: Default::default(),
+        reaches: None,
     }
 }
 
