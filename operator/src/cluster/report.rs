@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::api::PostParams;
 use kube::{Api, Client, Resource, ResourceExt};
 
-use super::look::Look;
+use super::observation::Observation;
 use super::worker::Context;
 use crate::telemetry::chain;
 
@@ -50,9 +50,9 @@ impl Reporter {
     }
 
     /// One event for each step.
-    pub fn did(&self, action: &Action, look: &Look, names: &Names) {
-        if let Some(event) = events::of_action(action, names, &look.observed) {
-            self.publish(&look.objects.cluster, event);
+    pub fn did(&self, action: &Action, observation: &Observation, names: &Names) {
+        if let Some(event) = events::of_action(action, names, &observation.seen) {
+            self.publish(&observation.objects.cluster, event);
         }
     }
 
