@@ -72,9 +72,11 @@ impl World {
         pods.filter(move |(_, pod)| pod.template.form == form && !pod.terminating).map(|(&it, _)| it)
     }
 
-    /// An operator that sees everything has decided.
+    /// An operator has decided that sees everything, unless it cannot reach a pod: then it might not know of a quorum.
     pub fn observed_clearly(&mut self) {
-        self.ended.observed += 1;
+        if self.unreachable.is_empty() {
+            self.ended.observed += 1;
+        }
     }
 
     /// The StatefulSet controller has created a pod.
