@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitStatus, Stdio};
 
-use etcd_operator_core::etcd_config::{Birth, Problem, arguments};
+use etcd_operator_core::etcd_config::{InitialState, Problem, arguments};
 
 use crate::settings::Settings;
 
@@ -22,8 +22,8 @@ pub enum Error {
 }
 
 /// etcd reads all its arguments before it prints its version, and does nothing else.
-pub fn check_arguments(settings: &Settings, birth: Birth<'_>) -> Result<(), Error> {
-    let checked = command(settings, birth)?.arg("--version").stdin(Stdio::null()).output();
+pub fn check_arguments(settings: &Settings, initial_state: InitialState<'_>) -> Result<(), Error> {
+    let checked = command(settings, initial_state)?.arg("--version").stdin(Stdio::null()).output();
     let output = checked.map_err(|source| Error::Run(settings.etcd.display().to_string(), source))?;
     if output.status.success() {
         return Ok(());
@@ -33,14 +33,14 @@ pub fn check_arguments(settings: &Settings, birth: Birth<'_>) -> Result<(), Erro
 }
 
 /// From here on this process is etcd, under the same process id.
-pub fn become_etcd(settings: &Settings, birth: Birth<'_>) -> Result<Infallible, Error> {
-    let error = command(settings, birth)?.exec();
+pub fn become_etcd(settings: &Settings, initial_state: InitialState<'_>) -> Result<Infallible, Error> {
+    let error = command(settings, initial_state)?.exec();
     Err(Error::Run(settings.etcd.display().to_string(), error))
 }
 
 /// etcd takes settings from variables, too. None of them may come from elsewhere than from us.
-pub fn command(settings: &Settings, birth: Birth<'_>) -> Result<Command, Error> {
-    let arguments = arguments(&settings.config, &settings.place, birth).map_err(Error::Problems)?;
+pub fn command(settings: &Settings, initial_state: InitialState<'_>) -> Result<Command, Error> {
+    let arguments = arguments(&settings.config, &settings.local, initial_state).map_err(Error::Problems)?;
     let mut command = Command::new(&settings.etcd);
     command.args(arguments);
     for (variable, _) in std::env::vars_os() {

@@ -11,7 +11,7 @@ use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use etcd_operator_core::etcd_config::Birth;
+use etcd_operator_core::etcd_config::InitialState;
 use etcd_operator_core::start::Member;
 use serde_json::Value;
 
@@ -57,8 +57,8 @@ pub fn until(
     mut wait: impl FnMut(u64),
 ) -> Result<(), Error> {
     let failed = |source| Error::Run(settings.etcd.display().to_string(), source);
-    let [clients, metrics] = free_addresses(settings.place.listen).map_err(failed)?;
-    let mut etcd = command(settings, Birth::Fetches { members, clients, metrics })?;
+    let [clients, metrics] = free_addresses(settings.local.listen).map_err(failed)?;
+    let mut etcd = command(settings, InitialState::Fetches { members, clients, metrics })?;
     let mut started = receiver.lock();
     let mut child = etcd.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().map_err(failed)?;
     let log = child.stderr.take();

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use etcd_operator_core::agent::{Protocol, Reason, Report, path};
-use etcd_operator_core::etcd_config::{Birth, METRICS_PORT, peer_url, whole_log_until};
+use etcd_operator_core::etcd_config::{InitialState, METRICS_PORT, peer_url, whole_log_until};
 use etcd_operator_core::order::BootstrapOrder;
 use etcd_operator_core::start::{
     Evidence, Identity, Member, Memory, Order, Refusal, Start, Volume, Waiting, decide_start,
@@ -62,25 +62,26 @@ pub fn start() -> Result<Infallible, Error> {
                 }
                 let compares = guard.all_others_serve();
                 log::info("restarting etcd", &[("initial-corrupt-check", &compares.to_string())]);
-                return etcd::become_etcd(&settings, Birth::Known { compares }).map_err(Error::Etcd);
+                return etcd::become_etcd(&settings, InitialState::Known { compares }).map_err(Error::Etcd);
             }
             Start::Join { members, fetch_until } => {
-                begin(&settings, &evidence, Birth::Joins(&members), None)?;
+                begin(&settings, &evidence, InitialState::Joins(&members), None)?;
                 let cluster = ("cluster", settings.config.cluster_uid.as_str());
                 let Some(wanted) = fetch_until else {
                     log::info("starting etcd as a new member", &[cluster]);
-                    return etcd::become_etcd(&settings, Birth::Joins(&members)).map_err(Error::Etcd);
+                    return etcd::become_etcd(&settings, InitialState::Joins(&members)).map_err(Error::Etcd);
                 };
                 log::info("starting etcd to receive data from the other members", &[cluster]);
                 guard.fetch(wanted, evidence, &members, &receiver)?;
                 log::info("starting etcd with the received data", &[cluster]);
                 // There is nothing to compare: its data has just come from the others.
-                return etcd::become_etcd(&settings, Birth::Known { compares: false }).map_err(Error::Etcd);
+                return etcd::become_etcd(&settings, InitialState::Known { compares: false })
+                    .map_err(Error::Etcd);
             }
             Start::Bootstrap { order } => {
-                begin(&settings, &evidence, Birth::Founds(&order), Some(&order))?;
+                begin(&settings, &evidence, InitialState::Bootstraps(&order), Some(&order))?;
                 log::info("starting etcd to bootstrap the cluster", &[("order", &order.nonce)]);
-                return etcd::become_etcd(&settings, Birth::Founds(&order)).map_err(Error::Etcd);
+                return etcd::become_etcd(&settings, InitialState::Bootstraps(&order)).map_err(Error::Etcd);
             }
         }
     }
@@ -130,7 +131,7 @@ impl<'a> Guard<'a> {
         let found = volume::look(&settings.volume).map_err(Error::Volume)?;
         let used_nonces = volume::used_nonces(&found, &settings.run).map_err(Error::Volume)?;
         let evidence = Evidence {
-            name: settings.place.name.clone(),
+            name: settings.local.name.clone(),
             peer_address: settings.peer_address.clone(),
             cluster_uid: settings.config.cluster_uid.clone(),
             adopts: settings.config.adopts.clone(),
@@ -166,7 +167,7 @@ impl<'a> Guard<'a> {
         if self.page.is_some() {
             return;
         }
-        let address = SocketAddr::new(self.settings.place.listen, METRICS_PORT);
+        let address = SocketAddr::new(self.settings.local.listen, METRICS_PORT);
         match Page::open(address, self.report(&Waiting::Looking, Timestamp::now(), evidence)) {
             Ok(page) => self.page = Some(page),
             Err(error) => log::warn("cannot serve the agent's status", &[("error", &error.to_string())]),
@@ -262,7 +263,7 @@ impl<'a> Guard<'a> {
             protocol_version: Protocol::CURRENT,
             cluster_uid: evidence.cluster_uid.clone(),
             name: evidence.name.clone(),
-            peer_url: peer_url(&self.settings.place.host),
+            peer_url: peer_url(&self.settings.local.host),
             ever_started: evidence.volume.identity.is_some() || !evidence.used_nonces.is_empty(),
             waiting: Reason::Known(waiting.clone()),
             message: waiting.to_string(),
@@ -287,10 +288,10 @@ fn read_order(settings: &Settings) -> Order {
 fn begin(
     settings: &Settings,
     evidence: &Evidence,
-    birth: Birth<'_>,
+    initial_state: InitialState<'_>,
     order: Option<&BootstrapOrder>,
 ) -> Result<(), Error> {
-    etcd::check_arguments(settings, birth).map_err(Error::Etcd)?;
+    etcd::check_arguments(settings, initial_state).map_err(Error::Etcd)?;
     sign(settings, evidence, order)?;
     let Volume { has_log: _, has_remains, identity: _ } = evidence.volume;
     if has_remains {

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
 use etcd_operator_core::agent::{environment, path};
-use etcd_operator_core::etcd_config::{MemberConfig, Place, peer_address};
+use etcd_operator_core::etcd_config::{LocalConfig, MemberConfig, peer_address};
 use etcd_operator_core::member::PeerAddress;
 use etcd_operator_core::order;
 
@@ -21,7 +21,7 @@ pub enum Error {
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub config: MemberConfig,
-    pub place: Place,
+    pub local: LocalConfig,
     pub peer_address: PeerAddress,
     pub own_address: IpAddr,
     pub volume: PathBuf,
@@ -45,7 +45,7 @@ impl Settings {
         let data_dir = volume.join(path::DATA).display().to_string();
         Ok(Self {
             peer_address: peer_address(&host),
-            place: Place { name, host, listen, data_dir },
+            local: LocalConfig { name, host, listen, data_dir },
             config,
             own_address,
             volume,

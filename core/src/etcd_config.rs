@@ -82,7 +82,7 @@ pub enum AutoCompaction {
 
 /// What differs between members.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct LocalConfig {
     /// The pod's name.
     pub name: String,
     /// Its name or address for the others.
@@ -93,7 +93,7 @@ pub struct Place {
 
 /// How a member comes to be in its cluster.
 #[derive(Clone, Copy, Debug)]
-pub enum Birth<'a> {
+pub enum InitialState<'a> {
     /// It has a log and knows all it needs. `compares`: all others serve, so it can compare its data with theirs
     /// before it serves itself. Of those that are only starting, etcd would wait seven seconds for each.
     Known { compares: bool },
@@ -103,7 +103,7 @@ pub enum Birth<'a> {
     /// its own pod can reach it.
     Fetches { members: &'a [Member], clients: SocketAddr, metrics: SocketAddr },
     /// It forms a cluster together with the others of the order.
-    Founds(&'a BootstrapOrder),
+    Bootstraps(&'a BootstrapOrder),
 }
 
 /// Why a configuration cannot be used.
@@ -146,20 +146,20 @@ pub fn client_url(host: &str) -> String {
 /// Every argument that etcd is started with, or everything that is wrong with the configuration.
 pub fn arguments(
     config: &MemberConfig,
-    place: &Place,
-    birth: Birth<'_>,
+    local: &LocalConfig,
+    initial_state: InitialState<'_>,
 ) -> Result<Vec<String>, Vec<Problem>> {
     let problems = problems(config);
     let Some(version) = supported(&config.version).filter(|_| problems.is_empty()) else {
         return Err(problems);
     };
     let mut flags: Vec<(&str, String)> =
-        vec![("name", place.name.clone()), ("data-dir", place.data_dir.clone())];
-    flags.extend(urls(place, birth));
-    flags.extend(membership(config, place, birth));
-    let compares = match birth {
-        Birth::Known { compares } => compares,
-        Birth::Joins(_) | Birth::Fetches { .. } | Birth::Founds(_) => true,
+        vec![("name", local.name.clone()), ("data-dir", local.data_dir.clone())];
+    flags.extend(urls(local, initial_state));
+    flags.extend(membership(config, local, initial_state));
+    let compares = match initial_state {
+        InitialState::Known { compares } => compares,
+        InitialState::Joins(_) | InitialState::Fetches { .. } | InitialState::Bootstraps(_) => true,
     };
     flags.extend(of_version(version, compares));
     flags.extend(chosen(&config.options));
@@ -193,30 +193,38 @@ pub fn whole_log_until(config: &MemberConfig) -> u64 {
     if short { count.min(SHORT_LOG_ENTRIES) } else { count }
 }
 
-fn urls(place: &Place, birth: Birth<'_>) -> [(&'static str, String); 5] {
-    let open = |port| SocketAddr::new(place.listen, port);
-    let (clients, metrics) = match birth {
-        Birth::Fetches { members: _, clients, metrics } => (clients, metrics),
-        Birth::Known { .. } | Birth::Joins(_) | Birth::Founds(_) => (open(CLIENT_PORT), open(METRICS_PORT)),
+fn urls(local: &LocalConfig, initial_state: InitialState<'_>) -> [(&'static str, String); 5] {
+    let open = |port| SocketAddr::new(local.listen, port);
+    let (clients, metrics) = match initial_state {
+        InitialState::Fetches { members: _, clients, metrics } => (clients, metrics),
+        InitialState::Known { .. } | InitialState::Joins(_) | InitialState::Bootstraps(_) => {
+            (open(CLIENT_PORT), open(METRICS_PORT))
+        }
     };
     [
         ("listen-peer-urls", format!("{SCHEME}://{}", open(PEER_PORT))),
         ("listen-client-urls", format!("{SCHEME}://{clients}")),
         ("listen-metrics-urls", format!("http://{metrics}")),
-        ("advertise-client-urls", client_url(&place.host)),
-        ("initial-advertise-peer-urls", peer_url(&place.host)),
+        ("advertise-client-urls", client_url(&local.host)),
+        ("initial-advertise-peer-urls", peer_url(&local.host)),
     ]
 }
 
-fn membership(config: &MemberConfig, place: &Place, birth: Birth<'_>) -> [(&'static str, String); 4] {
-    let own = peer_url(&place.host);
-    let (state, token, cluster) = match birth {
+fn membership(
+    config: &MemberConfig,
+    local: &LocalConfig,
+    initial_state: InitialState<'_>,
+) -> [(&'static str, String); 4] {
+    let own = peer_url(&local.host);
+    let (state, token, cluster) = match initial_state {
         // With a log etcd ignores these. Should the log vanish in this very moment, it can only fail.
-        Birth::Known { .. } => ("existing", config.cluster_uid.clone(), vec![(place.name.clone(), own)]),
-        Birth::Joins(members) | Birth::Fetches { members, .. } => {
+        InitialState::Known { .. } => {
+            ("existing", config.cluster_uid.clone(), vec![(local.name.clone(), own)])
+        }
+        InitialState::Joins(members) | InitialState::Fetches { members, .. } => {
             let named = members.iter().flat_map(|member| {
                 let name = match &member.name {
-                    _ if member.is_at(&peer_address(&place.host)) => place.name.clone(),
+                    _ if member.is_at(&peer_address(&local.host)) => local.name.clone(),
                     empty if empty.is_empty() => format!("unstarted-{:x}", member.id),
                     name => name.clone(),
                 };
@@ -224,7 +232,7 @@ fn membership(config: &MemberConfig, place: &Place, birth: Birth<'_>) -> [(&'sta
             });
             ("existing", config.cluster_uid.clone(), named.collect())
         }
-        Birth::Founds(order) => {
+        InitialState::Bootstraps(order) => {
             let named = order.members.iter().map(|(name, url)| (name.clone(), url.clone()));
             ("new", order.token(), named.collect())
         }

@@ -477,7 +477,7 @@ impl Observed {
 
     /// Who may be asked to change the members, because a linearizable read has just proved that it speaks for the cluster:
     /// first the one whose list was taken, and last the one that is to leave, which may never hear that it did.
-    pub fn speakers(&self, leaving: Option<MemberId>) -> Vec<Ordinal> {
+    pub fn endpoints(&self, leaving: Option<MemberId>) -> Vec<Ordinal> {
         let answer = |ordinal: &Ordinal| self.etcd.answers.get(ordinal).and_then(Seen::known);
         let Some((via, first)) = self.etcd.via.and_then(|via| Some((via, answer(&via)?))) else {
             return Vec::new();
@@ -486,9 +486,9 @@ impl Observed {
             answer(ordinal).is_some_and(|it| it.linearizable && it.cluster == first.cluster)
         };
         let others = self.etcd.answers.keys().copied().filter(|it| *it != via && speaks(it));
-        let mut speakers: Vec<_> = std::iter::once(via).chain(others).collect();
-        speakers.sort_by_key(|it| leaving.is_some() && answer(it).map(|it| it.member) == leaving);
-        speakers
+        let mut endpoints: Vec<_> = std::iter::once(via).chain(others).collect();
+        endpoints.sort_by_key(|it| leaving.is_some() && answer(it).map(|it| it.member) == leaving);
+        endpoints
     }
 
     /// The pod in which this member of this cluster has just served a linearizable read.

@@ -150,7 +150,7 @@ pub fn request(action: &Action, seen: &Observed, turn: usize) -> Option<Request>
     let claim = |it, uid, change| unchanged(Object::Claim(it), uid, versions.claims.get(&it), change);
     let call = |cluster: ClusterId, leaving, turn, change| {
         seen.etcd.members.known().filter(|members| members.cluster == cluster)?;
-        let via = *seen.speakers(leaving).iter().cycle().nth(turn)?;
+        let via = *seen.endpoints(leaving).iter().cycle().nth(turn)?;
         Some(Request::Etcd(Call { via, cluster, change }))
     };
     match *action {

@@ -38,19 +38,19 @@ pub enum Error {
 
 /// What answered on the port that the agent and, after it, etcd listen on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum AgentReply {
     Report(Report),
     /// It knows no such page, so it is no agent: etcd itself.
     SomethingElse,
 }
 
 /// What it waits for. It goes on waiting.
-pub async fn ask(reach: &Reach, pod: &PodAddress) -> Result<Heard, Error> {
+pub async fn ask(reach: &Reach, pod: &PodAddress) -> Result<AgentReply, Error> {
     in_time(reach, pod, Request::get(PAGE), Bytes::new()).await
 }
 
-/// What we know; the agent looks again at once.
-pub async fn tell(reach: &Reach, pod: &PodAddress, news: &News) -> Result<Heard, Error> {
+/// What we know; the agent checks again at once.
+pub async fn tell(reach: &Reach, pod: &PodAddress, news: &News) -> Result<AgentReply, Error> {
     let news = serde_json::to_vec(news).expect("addresses are always JSON");
     let request = Request::post(PAGE).header(CONTENT_TYPE, "application/json");
     in_time(reach, pod, request, Bytes::from(news)).await
@@ -69,7 +69,12 @@ pub async fn metrics(reach: &Reach, pod: &PodAddress) -> Result<String, Error> {
     }
 }
 
-async fn in_time(reach: &Reach, pod: &PodAddress, request: Builder, body: Bytes) -> Result<Heard, Error> {
+async fn in_time(
+    reach: &Reach,
+    pod: &PodAddress,
+    request: Builder,
+    body: Bytes,
+) -> Result<AgentReply, Error> {
     let (status, body) = send(reach, pod, request, body, LONGEST_REPORT).await?;
     understand(&pod.pod, status, &body)
 }
@@ -114,13 +119,13 @@ async fn exchange(
     }
 }
 
-fn understand(pod: &str, status: StatusCode, body: &[u8]) -> Result<Heard, Error> {
+fn understand(pod: &str, status: StatusCode, body: &[u8]) -> Result<AgentReply, Error> {
     let pod = || pod.to_owned();
     match status {
         StatusCode::OK => serde_json::from_slice(body)
-            .map(Heard::Report)
+            .map(AgentReply::Report)
             .map_err(|error| Error::Nonsense { pod: pod(), reason: error.to_string() }),
-        StatusCode::NOT_FOUND => Ok(Heard::SomethingElse),
+        StatusCode::NOT_FOUND => Ok(AgentReply::SomethingElse),
         status => Err(Error::Status { pod: pod(), status }),
     }
 }
@@ -167,7 +172,7 @@ mod tests {
         assert!(asked.starts_with("POST /agent HTTP/1.1\r\n"), "{asked}");
         assert!(asked.ends_with(&serde_json::to_string(&news).expect("plain data")), "{asked}");
         let report = serde_json::from_str(REPORT).expect("a report");
-        assert_eq!(heard.expect("it answered"), Heard::Report(report));
+        assert_eq!(heard.expect("it answered"), AgentReply::Report(report));
     }
 
     #[tokio::test]
@@ -181,8 +186,8 @@ mod tests {
     #[test]
     fn only_a_report_is_taken_for_an_agent_and_only_a_missing_page_for_something_else() {
         let heard = |status, body: &str| understand("kv-1", status, body.as_bytes());
-        assert!(matches!(heard(StatusCode::OK, REPORT), Ok(Heard::Report(_))));
-        assert!(matches!(heard(StatusCode::NOT_FOUND, ""), Ok(Heard::SomethingElse)));
+        assert!(matches!(heard(StatusCode::OK, REPORT), Ok(AgentReply::Report(_))));
+        assert!(matches!(heard(StatusCode::NOT_FOUND, ""), Ok(AgentReply::SomethingElse)));
         assert!(matches!(heard(StatusCode::OK, "{}"), Err(Error::Nonsense { .. })));
         assert!(matches!(heard(StatusCode::BAD_REQUEST, ""), Err(Error::Status { .. })));
     }

@@ -2,12 +2,12 @@
 
 mod ask;
 mod execute;
-mod look;
+mod member_watch;
 mod objects;
+mod observation;
 mod outcome;
 mod pods;
 mod report;
-mod vigil;
 mod worker;
 
 pub use report::Reporter;

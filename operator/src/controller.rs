@@ -13,8 +13,8 @@ use tokio::task::{AbortHandle, JoinSet};
 use crate::caches::{Caches, Key, Wakes};
 use crate::cluster::Context;
 use crate::http::Ready;
-use crate::later;
 use crate::lease::Election;
+use crate::not_implemented;
 use crate::reach::Reach;
 use crate::supervisor::{self, PlantedPanic};
 
@@ -69,7 +69,7 @@ async fn act(context: &Arc<Context>, wakes: &Wakes, stop: impl Future<Output = (
     tokio::select! {
         () = stop => {}
         () = dispatch(context, wakes.listen()) => {}
-        () = later::run(context.client.clone()) => {}
+        () = not_implemented::run(context.client.clone()) => {}
     }
 }
 

@@ -51,7 +51,7 @@ pub struct Member {
 
 /// What a member says of itself. What is asked on request only is none in the answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Said {
+pub struct EndpointStatus {
     pub answer: Answer,
     pub revision: i64,
 }
@@ -77,7 +77,7 @@ impl Member {
     }
 
     /// What the member says of itself, and whether a quorum stands behind it.
-    pub async fn status(&self) -> Result<Said, Error> {
+    pub async fn status(&self) -> Result<EndpointStatus, Error> {
         let call = "report its status";
         let mut maintenance = self.client.maintenance_client();
         let asked = self.within(DEADLINE, call, maintenance.status());
@@ -99,7 +99,7 @@ impl Member {
             alarms: status.errors().iter().filter_map(|text| alarm(text)).collect(),
             reaches: None,
         };
-        Ok(Said { answer, revision: status.header().map_or(0, ResponseHeader::revision) })
+        Ok(EndpointStatus { answer, revision: status.header().map_or(0, ResponseHeader::revision) })
     }
 
     /// Succeeds if a quorum stands behind this member now. Learners serve none.

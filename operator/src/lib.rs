@@ -1,4 +1,4 @@
-//! The I/O shell around `etcd-operator-core`: it looks, lets the core decide, acts and reports.
+//! The I/O shell around `etcd-operator-core`: it observes, lets the core decide, acts and reports.
 //!
 //! No choice is made in here that the core could make.
 
@@ -9,13 +9,13 @@ pub mod client;
 pub mod cluster;
 pub mod controller;
 pub mod crds;
+pub mod environment;
 pub mod etcd;
 pub mod http;
 mod kind;
-mod later;
 pub mod lease;
 pub mod nodes;
-pub mod place;
+mod not_implemented;
 pub mod reach;
 pub mod supervisor;
 pub mod telemetry;

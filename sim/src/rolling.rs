@@ -80,9 +80,11 @@ impl World {
         cluster.is_some_and(|it| Opening::of(&it.goal.windows, time(self.now)) == Opening::Now)
     }
 
-    /// An operator that sees everything has decided.
+    /// An operator has decided that sees everything, unless it cannot reach a pod: then it might not know of a quorum.
     pub fn observed_clearly(&mut self) {
-        self.ended.observed += 1;
+        if self.unreachable.is_empty() {
+            self.ended.observed += 1;
+        }
     }
 
     /// The StatefulSet controller has created a pod.

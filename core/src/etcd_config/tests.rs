@@ -13,8 +13,8 @@ fn config(version: &str) -> MemberConfig {
     }
 }
 
-fn place() -> Place {
-    Place {
+fn local() -> LocalConfig {
+    LocalConfig {
         name: "kv-1".into(),
         host: "kv-1.kv-peer.ns.svc.cluster.local".into(),
         listen: Ipv4Addr::UNSPECIFIED.into(),
@@ -35,8 +35,8 @@ fn order() -> BootstrapOrder {
     }
 }
 
-fn rendered(config: &MemberConfig, birth: Birth<'_>) -> String {
-    arguments(config, &place(), birth).expect("nothing is wrong with it").join("\n")
+fn rendered(config: &MemberConfig, initial_state: InitialState<'_>) -> String {
+    arguments(config, &local(), initial_state).expect("nothing is wrong with it").join("\n")
 }
 
 const COMMON: &str = "\
@@ -67,7 +67,7 @@ fn each_version_gets_the_flags_that_it_knows() {
         ("3.10.0", "--feature-gates=InitialCorruptCheck=true,CompactHashCheck=true\n--max-learners=2"),
     ] {
         let expected = format!("{COMMON}\n{FOUNDS}\n{own}");
-        assert_eq!(rendered(&config(version), Birth::Founds(&order())), expected, "{version}");
+        assert_eq!(rendered(&config(version), InitialState::Bootstraps(&order())), expected, "{version}");
     }
 }
 
@@ -83,7 +83,7 @@ fn members() -> [Member; 3] {
 
 #[test]
 fn who_joins_lists_every_member_and_itself_by_its_own_name() {
-    let text = rendered(&config("3.6.16"), Birth::Joins(&members()));
+    let text = rendered(&config("3.6.16"), InitialState::Joins(&members()));
     assert!(
         text.contains(
             "--initial-cluster=kv-0=http://kv-0.kv-peer.ns.svc.cluster.local:2380,\
@@ -100,7 +100,7 @@ fn a_joining_member_finds_itself_in_a_list_with_another_scheme() {
         peer_urls: member.peer_urls.iter().map(|url| url.replace("http://", "https://")).collect(),
         ..member
     });
-    let text = rendered(&config("3.6.16"), Birth::Joins(&with_tls));
+    let text = rendered(&config("3.6.16"), InitialState::Joins(&with_tls));
     assert!(text.contains(",kv-1=https://kv-1.kv-peer.ns.svc.cluster.local:2380,"), "{text}");
 }
 
@@ -108,8 +108,8 @@ fn a_joining_member_finds_itself_in_a_list_with_another_scheme() {
 fn who_only_receives_data_is_open_to_its_peers_alone() {
     let members = members();
     let local = |port| SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
-    let fetches = Birth::Fetches { members: &members, clients: local(40001), metrics: local(40002) };
-    let joins = rendered(&config("3.6.16"), Birth::Joins(&members));
+    let fetches = InitialState::Fetches { members: &members, clients: local(40001), metrics: local(40002) };
+    let joins = rendered(&config("3.6.16"), InitialState::Joins(&members));
     let expected = joins
         .replace("client-urls=http://0.0.0.0:2379", "client-urls=http://127.0.0.1:40001")
         .replace("metrics-urls=http://0.0.0.0:2381", "metrics-urls=http://127.0.0.1:40002");
@@ -133,7 +133,7 @@ fn a_log_stays_whole_for_as_long_as_the_version_keeps_it() {
 
 #[test]
 fn a_restart_could_never_form_a_cluster() {
-    let text = rendered(&config("3.5.21"), Birth::Known { compares: true });
+    let text = rendered(&config("3.5.21"), InitialState::Known { compares: true });
     assert!(text.contains("--initial-cluster-state=existing"), "{text}");
     assert!(!text.contains("kv-0"), "{text}");
 }
@@ -144,9 +144,12 @@ fn data_is_compared_only_with_members_that_serve() {
         ("3.5.21", "--experimental-initial-corrupt-check=true", "--experimental-initial-corrupt-check=false"),
         ("3.6.16", "--feature-gates=InitialCorruptCheck=true,", "--feature-gates=CompactHashCheck=true\n"),
     ] {
-        assert!(rendered(&config(version), Birth::Known { compares: true }).contains(compared), "{version}");
         assert!(
-            rendered(&config(version), Birth::Known { compares: false }).contains(not_compared),
+            rendered(&config(version), InitialState::Known { compares: true }).contains(compared),
+            "{version}"
+        );
+        assert!(
+            rendered(&config(version), InitialState::Known { compares: false }).contains(not_compared),
             "{version}"
         );
     }
@@ -165,7 +168,7 @@ fn options_become_flags() {
             .map(|(name, value)| (name.into(), value.into()))
             .into(),
     };
-    let text = rendered(&config, Birth::Known { compares: true });
+    let text = rendered(&config, InitialState::Known { compares: true });
     let own = text.split("--strict-reconfig-check=true\n").nth(1).expect("the rest");
     assert_eq!(
         own,
@@ -178,8 +181,8 @@ fn options_become_flags() {
 
 #[test]
 fn a_pod_of_the_newer_protocol_listens_on_it() {
-    let place = Place { listen: Ipv6Addr::UNSPECIFIED.into(), ..place() };
-    let flags = arguments(&config("3.6.16"), &place, Birth::Known { compares: true })
+    let local = LocalConfig { listen: Ipv6Addr::UNSPECIFIED.into(), ..local() };
+    let flags = arguments(&config("3.6.16"), &local, InitialState::Known { compares: true })
         .expect("nothing is wrong with it");
     assert!(flags.contains(&"--listen-peer-urls=http://[::]:2380".to_owned()), "{flags:?}");
 }
@@ -196,7 +199,7 @@ fn an_extra_argument_overrules_ours() {
     let mut config = config("3.5.21");
     config.options.extra_arguments =
         [("experimental-compact-hash-check-enabled".to_owned(), "false".to_owned())].into();
-    let text = rendered(&config, Birth::Known { compares: true });
+    let text = rendered(&config, InitialState::Known { compares: true });
     assert!(text.contains("--experimental-compact-hash-check-enabled=false"), "{text}");
     assert!(!text.contains("--experimental-compact-hash-check-enabled=true"), "{text}");
 }
@@ -206,7 +209,8 @@ fn everything_that_is_wrong_is_told_at_once() {
     let mut config = config("3.4.30");
     let extra = ["initial-cluster", "unsafe-no-fsync", "log-level"];
     config.options.extra_arguments = extra.map(|name| (name.to_owned(), "x".to_owned())).into();
-    let problems = arguments(&config, &place(), Birth::Known { compares: true }).expect_err("it is wrong");
+    let problems =
+        arguments(&config, &local(), InitialState::Known { compares: true }).expect_err("it is wrong");
     let told: Vec<String> = problems.iter().map(Problem::to_string).collect();
     assert_eq!(
         told,

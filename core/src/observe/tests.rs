@@ -140,7 +140,7 @@ fn etcd_of(replies: &[Reply]) -> observed::Etcd {
 #[test]
 fn every_member_that_speaks_for_the_cluster_may_be_asked_and_first_the_one_whose_list_was_taken() {
     let mut seen = seen(&objects(&[]), &[], &mut Memory::default(), 1);
-    assert_eq!(seen.speakers(None), []);
+    assert_eq!(seen.endpoints(None), []);
     let known = |member, cluster, linearizable| {
         Seen::Known(Answer { cluster: ClusterId(cluster), linearizable, ..answer(member, 10) })
     };
@@ -154,9 +154,9 @@ fn every_member_that_speaks_for_the_cluster_may_be_asked_and_first_the_one_whose
     ];
     seen.etcd.answers = Ordinal::below(6).zip(answers).collect();
     seen.etcd.via = Some(Ordinal(4));
-    assert_eq!(seen.speakers(None), [4, 0, 5].map(Ordinal));
-    assert_eq!(seen.speakers(Some(MemberId(10))), [4, 5, 0].map(Ordinal));
-    assert_eq!(seen.speakers(Some(MemberId(14))), [0, 5, 4].map(Ordinal));
+    assert_eq!(seen.endpoints(None), [4, 0, 5].map(Ordinal));
+    assert_eq!(seen.endpoints(Some(MemberId(10))), [4, 5, 0].map(Ordinal));
+    assert_eq!(seen.endpoints(Some(MemberId(14))), [0, 5, 4].map(Ordinal));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What an agent remembers of earlier looks at the other pods.
+//! What an agent remembers of earlier replies of the other pods.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

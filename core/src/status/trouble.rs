@@ -32,22 +32,13 @@ impl Trouble {
 
     /// Without what was attempted.
     pub fn cause(&self) -> String {
-        match self {
-            Self::Failed(why) => why.clone(),
-            Self::EtcdNotYet(_) | Self::EvictionNotYet(_) | Self::LeftBehind(_) | Self::NamespaceEnding => {
-                self.words()
-            }
-        }
+        if let Self::Failed(why) = self { why.clone() } else { self.words() }
     }
 
     /// The trouble of a step that waits for this object to be written.
     pub fn of(&self, object: &str) -> Self {
-        match self {
-            Self::Failed(why) => Self::Failed(format!("cannot write {object}: {why}")),
-            Self::EtcdNotYet(_) | Self::EvictionNotYet(_) | Self::LeftBehind(_) | Self::NamespaceEnding => {
-                self.clone()
-            }
-        }
+        let Self::Failed(why) = self else { return self.clone() };
+        Self::Failed(format!("cannot write {object}: {why}"))
     }
 
     pub(super) fn reason(&self) -> &'static str {

@@ -11,7 +11,7 @@ use etcd_operator::controller::{self, Settings};
 use etcd_operator::lease::{self, Election};
 use etcd_operator::reach::Reach;
 use etcd_operator::supervisor::PlantedPanic;
-use etcd_operator::{api_reference, client, crds, http, place, telemetry};
+use etcd_operator::{api_reference, client, crds, environment, http, telemetry};
 use etcd_operator_core::snapshot::Snapshot;
 use futures::FutureExt;
 use kube::{Client, Config};
@@ -145,8 +145,8 @@ async fn run(options: Run) -> Result<()> {
 
     let ready = http::Ready::default();
     let settings = settings(&options, &client).await?;
-    let namespace = options.lease_namespace.unwrap_or_else(place::namespace);
-    let election = Election::new(client.clone(), &namespace, lease::NAME, &place::name());
+    let namespace = options.lease_namespace.unwrap_or_else(environment::namespace);
+    let election = Election::new(client.clone(), &namespace, lease::NAME, &environment::name());
     let controller = controller::run(client, settings, election, ready.clone(), stop.clone());
     let server = http::serve(listener, ready, stop);
     futures::try_join!(controller.map(Ok), server)?;
@@ -158,16 +158,16 @@ async fn settings(options: &Run, client: &Client) -> Result<Settings> {
     let direct = match options.reach {
         Some(Way::Direct) => true,
         Some(Way::PortForward) => false,
-        None => place::is_in_a_pod(),
+        None => environment::is_in_a_pod(),
     };
     Ok(Settings {
         reach: if direct { Reach::Direct } else { Reach::PortForward(client.clone()) },
         agent_image: match &options.agent_image {
             Some(image) => image.clone(),
-            None => place::image(client).await?,
+            None => environment::image(client).await?,
         },
         planted_panic: planted_panic()?,
-        domain: options.cluster_domain.clone().unwrap_or_else(place::domain),
+        domain: options.cluster_domain.clone().unwrap_or_else(environment::domain),
     })
 }
 

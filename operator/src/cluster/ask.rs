@@ -10,13 +10,13 @@ use etcd_operator_core::observed::{Members, Ordinal, Process};
 use etcd_operator_core::round::Memory;
 use futures::future::join_all;
 
-use crate::agent::{self, Heard};
-use crate::etcd::{self, Member, Said};
+use crate::agent::{self, AgentReply};
+use crate::etcd::{self, EndpointStatus, Member};
 use crate::reach::{PodAddress, Reach};
 use crate::telemetry::chain;
 
 /// One pod to be asked.
-pub struct Whom {
+pub struct Endpoint {
     pub pod: PodAddress,
     pub terminating: bool,
 }
@@ -35,7 +35,7 @@ pub struct Connections(HashMap<String, Arc<Member>>);
 
 /// Who responded, with the connection.
 enum Response {
-    Etcd(Arc<Member>, Said, Option<Result<Members, etcd::Error>>),
+    Etcd(Arc<Member>, EndpointStatus, Option<Result<Members, etcd::Error>>),
     Agent(Process, String),
     Nobody(String),
 }
@@ -44,12 +44,12 @@ impl Connections {
     pub async fn ask(
         &mut self,
         reach: &Reach,
-        pods: &BTreeMap<Ordinal, Whom>,
+        pods: &BTreeMap<Ordinal, Endpoint>,
         names: &Names,
         questions: Questions,
         memory: &Memory,
     ) -> Asked {
-        let asking = pods.iter().map(|(&ordinal, Whom { pod, terminating })| {
+        let asking = pods.iter().map(|(&ordinal, Endpoint { pod, terminating })| {
             let kept = self.0.get(&pod.uid).cloned();
             let patience = memory.patience(&pod.uid, *terminating);
             let response = tokio::time::timeout(patience, ask_one(reach, pod, names, kept, questions));
@@ -78,9 +78,9 @@ async fn ask_one(
     let asked = async |member| {
         let page = async { if questions.links { agent::metrics(reach, pod).await.ok() } else { None } };
         let (reply, page) = futures::join!(ask_etcd(member, names, questions.listed), page);
-        let (member, mut said, list) = reply?;
-        said.answer.reaches = page.map(|page| active_peers(&page, said.answer.member));
-        Ok(Response::Etcd(member, said, list))
+        let (member, mut status, list) = reply?;
+        status.answer.reaches = page.map(|page| active_peers(&page, status.answer.member));
+        Ok(Response::Etcd(member, status, list))
     };
     if let Some(member) = kept
         && let Ok(reply) = asked(member).await
@@ -95,8 +95,8 @@ async fn ask_one(
         Err(error) => error,
     };
     match agent::ask(reach, pod).await {
-        Ok(Heard::Report(report)) => Response::Agent(report.process(), report.message),
-        Ok(Heard::SomethingElse) | Err(_) => Response::Nobody(chain(&failure).to_string()),
+        Ok(AgentReply::Report(report)) => Response::Agent(report.process(), report.message),
+        Ok(AgentReply::SomethingElse) | Err(_) => Response::Nobody(chain(&failure).to_string()),
     }
 }
 
@@ -105,13 +105,13 @@ async fn ask_etcd(
     member: Arc<Member>,
     names: &Names,
     listed: bool,
-) -> Result<(Arc<Member>, Said, Option<Result<Members, etcd::Error>>), etcd::Error> {
-    let said = member.status().await?;
-    let list = match said.answer.linearizable || listed {
-        true => Some(member.members(names, said.answer.leader).await),
+) -> Result<(Arc<Member>, EndpointStatus, Option<Result<Members, etcd::Error>>), etcd::Error> {
+    let status = member.status().await?;
+    let list = match status.answer.linearizable || listed {
+        true => Some(member.members(names, status.answer.leader).await),
         false => None,
     };
-    Ok((member, said, list))
+    Ok((member, status, list))
 }
 
 impl Asked {
@@ -120,13 +120,13 @@ impl Asked {
         let mut revision = i64::MAX;
         for (ordinal, response) in responses {
             let reply = match response {
-                Response::Etcd(member, said, list) => {
-                    if said.answer.linearizable {
-                        revision = revision.min(said.revision);
+                Response::Etcd(member, status, list) => {
+                    if status.answer.linearizable {
+                        revision = revision.min(status.revision);
                     }
                     asked.reached.insert(ordinal, member);
                     let members = list.map(|list| list.map_err(|error| chain(&error).to_string()));
-                    Reply::Etcd { answer: said.answer, members }
+                    Reply::Etcd { answer: status.answer, members }
                 }
                 Response::Agent(process, message) => Reply::Agent { process, message },
                 Response::Nobody(why) => Reply::Nobody(why),

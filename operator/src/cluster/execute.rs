@@ -6,7 +6,7 @@ use etcd_operator_core::status::Trouble;
 use kube::Client;
 use serde_json::Value;
 
-use super::look::Look;
+use super::observation::Observation;
 use super::{outcome, pods};
 use crate::agent;
 use crate::reach::Reach;
@@ -16,7 +16,7 @@ pub struct Executor<'a> {
     pub reach: &'a Reach,
     pub target: Target<'a>,
     /// Has the connections to the members and the addresses of the pods.
-    pub look: &'a Look,
+    pub observation: &'a Observation,
 }
 
 impl Executor<'_> {
@@ -30,7 +30,7 @@ impl Executor<'_> {
             }
             Request::Etcd(call) => self.call(call).await,
             Request::Tell(pod, news) => {
-                let address = self.look.objects.pods.get(pod).and_then(|pod| pods::address(pod));
+                let address = self.observation.objects.pods.get(pod).and_then(|pod| pods::address(pod));
                 let address = address.ok_or(Outcome::Overtaken)?;
                 let told = agent::tell(self.reach, &address, news).await;
                 told.map(|_| Value::Null).map_err(|error| outcome::of_agent(&error))
@@ -39,7 +39,7 @@ impl Executor<'_> {
     }
 
     async fn call(&self, Call { via, change, .. }: &Call) -> Result<Value, Outcome> {
-        let member = self.look.asked.reached.get(via).ok_or(Outcome::Overtaken)?;
+        let member = self.observation.asked.reached.get(via).ok_or(Outcome::Overtaken)?;
         let changed = match change {
             MemberChange::AddLearner(ordinal) => {
                 member.add_learner(self.target.names.peer_url(*ordinal)).await.map(drop)

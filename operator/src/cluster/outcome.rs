@@ -2,6 +2,7 @@
 
 use etcd_operator_core::round::Outcome;
 use etcd_operator_core::status::Trouble;
+use kube::core::response::StatusCause;
 
 use crate::client::is_ambiguous;
 use crate::telemetry::chain;
@@ -41,23 +42,23 @@ fn failed(error: &(dyn std::error::Error + 'static)) -> Outcome {
 
 /// A patch with the UID of an object whose name another one has by now.
 fn is_another(error: &kube::Error) -> bool {
-    let kube::Error::Api(answer) = error else { return false };
-    let mut causes = answer.details.iter().flat_map(|details| &details.causes);
-    answer.code == 422 && causes.any(|cause| cause.field == "metadata.uid")
+    cause(error, 422, |cause| cause.field == "metadata.uid").is_some()
 }
 
 fn budget_against_eviction(error: &kube::Error) -> Option<String> {
-    let kube::Error::Api(answer) = error else { return None };
-    let mut causes = answer.details.iter().flat_map(|details| &details.causes);
-    let cause = causes.find(|cause| cause.reason == "DisruptionBudget")?;
-    (answer.code == 429).then(|| cause.message.clone())
+    Some(cause(error, 429, |cause| cause.reason == "DisruptionBudget")?.message.clone())
 }
 
 /// Nothing can be created in a namespace that is being deleted.
 fn is_namespace_ending(error: &kube::Error) -> bool {
-    let kube::Error::Api(answer) = error else { return false };
-    let causes = answer.details.iter().flat_map(|details| &details.causes);
-    answer.code == 403 && causes.into_iter().any(|cause| cause.reason == "NamespaceTerminating")
+    cause(error, 403, |cause| cause.reason == "NamespaceTerminating").is_some()
+}
+
+/// A cause that the API server gives with this code.
+fn cause(error: &kube::Error, code: u16, is: impl Fn(&StatusCause) -> bool) -> Option<&StatusCause> {
+    let kube::Error::Api(answer) = error else { return None };
+    let details = answer.details.as_ref().filter(|_| answer.code == code)?;
+    details.causes.iter().find(|cause| is(cause))
 }
 
 #[cfg(test)]

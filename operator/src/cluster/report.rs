@@ -13,7 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::api::PostParams;
 use kube::{Api, Client, Resource, ResourceExt};
 
-use super::look::Look;
+use super::observation::Observation;
 use super::worker::Context;
 use crate::telemetry::chain;
 
@@ -51,9 +51,9 @@ impl Reporter {
     }
 
     /// One event for each step.
-    pub fn did(&self, action: &Action, goal: &Goal, look: &Look, names: &Names) {
-        if let Some(event) = events::of_action(action, goal, names, &look.observed) {
-            self.publish(&look.objects.cluster, event);
+    pub fn did(&self, action: &Action, goal: &Goal, observation: &Observation, names: &Names) {
+        if let Some(event) = events::of_action(action, goal, names, &observation.seen) {
+            self.publish(&observation.objects.cluster, event);
         }
     }
 

@@ -24,10 +24,10 @@ use tokio::sync::Notify;
 
 use super::ask::Connections;
 use super::execute::Executor;
-use super::look::Look;
+use super::member_watch::MemberWatch;
 use super::objects::{cached, live};
+use super::observation::Observation;
 use super::report::Reporter;
-use super::vigil::Vigil;
 use crate::caches::{Caches, Key};
 use crate::reach::Reach;
 use crate::supervisor::PlantedPanic;
@@ -52,7 +52,7 @@ pub struct Worker {
     context: Arc<Context>,
     wake: Arc<Notify>,
     connections: Connections,
-    vigil: Vigil,
+    member_watch: MemberWatch,
     reporter: Reporter,
     round: Round,
 }
@@ -61,7 +61,7 @@ impl Worker {
     pub fn new(key: Key, context: Arc<Context>, wake: Arc<Notify>) -> Self {
         Self {
             reporter: Reporter::new(&context),
-            vigil: Vigil::new(Arc::clone(&wake)),
+            member_watch: MemberWatch::new(Arc::clone(&wake)),
             key,
             context,
             wake,
@@ -131,33 +131,36 @@ impl Worker {
         let goal =
             spec.map_or_else(|_| Goal::in_effect(&objects.cluster.spec, objects.replicas()), Goal::from);
         let (connections, memory) = (&mut self.connections, &mut self.round.memory);
-        let mut look = Look::at(objects, &goal, names, &context, connections, memory).await;
-        log_observation(&self.object(), &goal, &look.observed);
-        let plan = match self.round.consider(&goal, &look.observed, &look.objects.unseen(), freshness) {
-            Next::Unchanged => return Ended::Idle(Plan::default(), self.vigil.keep(&look)),
-            Next::Confirm => return Ended::Moved,
-            Next::Proceed(plan) => plan,
-        };
-        let learns_by = self.vigil.keep(&look);
+        let mut observation = Observation::at(objects, &goal, names, &context, connections, memory).await;
+        log_observation(&self.object(), &goal, &observation.seen);
+        let plan =
+            match self.round.consider(&goal, &observation.seen, &observation.objects.unseen(), freshness) {
+                Next::Unchanged => return Ended::Idle(Plan::default(), self.member_watch.keep(&observation)),
+                Next::Confirm => return Ended::Moved,
+                Next::Proceed(plan) => plan,
+            };
+        let learns_by = self.member_watch.keep(&observation);
         let desired = spec.ok().map(|intent| Desired { intent, names, agent_image: &context.agent_image });
         let desired = desired.as_ref();
-        let (objects, seen) = (&look.objects, &look.observed);
+        let (objects, seen) = (&observation.objects, &observation.seen);
         let considered = Considered { goal: &goal, spec, names, desired, objects, seen, plan: &plan };
         let Work { beside, steps } = self.round.work(&considered);
         let record = objects.record.as_deref().and_then(Record::parse);
         let set = objects.set.as_deref();
         let target = Target { cluster: &objects.cluster, names, desired, set, record: record.as_ref() };
-        let executor = Executor { client: &context.client, reach: &context.reach, target, look: &look };
+        let executor =
+            Executor { client: &context.client, reach: &context.reach, target, observation: &observation };
         if let Some(ended) = self.send_beside(&beside, &executor).await {
             return ended;
         }
         if !plan.actions.is_empty() {
             return self.act(&steps, &goal, &executor).await;
         }
-        if let Some(written) = self.reporter.newer_than(&look.objects.cluster) {
-            look.objects.cluster = written;
+        if let Some(written) = self.reporter.newer_than(&observation.objects.cluster) {
+            observation.objects.cluster = written;
         }
-        let settled = (&look.observed, &look.objects.unseen(), next_heartbeat(&look.objects.cluster));
+        let settled =
+            (&observation.seen, &observation.objects.unseen(), next_heartbeat(&observation.objects.cluster));
         self.round.idle(plan, learns_by, settled)
     }
 
@@ -183,10 +186,10 @@ impl Worker {
 
     /// As many steps as one observation allows.
     async fn act(&mut self, steps: &[Action], goal: &Goal, executor: &Executor<'_>) -> Ended {
-        let (look, names) = (executor.look, executor.target.names);
+        let (observation, names) = (executor.observation, executor.target.names);
         for action in steps {
             let begun = Instant::now();
-            let outcome = match self.round.request(action, &look.observed, names) {
+            let outcome = match self.round.request(action, &observation.seen, names) {
                 Err(trouble) => Outcome::NotDone(trouble),
                 Ok(request) => match executor.send(&request).await {
                     Ok(_) => Outcome::Done,
@@ -194,7 +197,7 @@ impl Worker {
                 },
             };
             let milliseconds = begun.elapsed().as_millis() as u64;
-            self.note(action, &outcome, milliseconds, goal, look, names);
+            self.note(action, &outcome, milliseconds, goal, observation, names);
             if let Some(ended) = self.round.stepped(action, outcome) {
                 return ended;
             }
@@ -208,7 +211,7 @@ impl Worker {
         outcome: &Outcome,
         milliseconds: u64,
         goal: &Goal,
-        look: &Look,
+        observation: &Observation,
         names: &Names,
     ) {
         match outcome {
@@ -217,13 +220,13 @@ impl Worker {
             Outcome::Ambiguous(why) => return tracing::debug!(%action, error = why, "no response"),
             Outcome::NotDone(_) => return,
         }
-        self.reporter.did(action, goal, look, names);
+        self.reporter.did(action, goal, observation, names);
         if let Action::RemoveMember { member, .. } = action
-            && let Some(pod) = look.pod_of(*member)
+            && let Some(pod) = observation.pod_of(*member)
         {
             self.round.memory.expect_silence(pod);
         }
-        let action = Terms::Names { names, seen: &look.observed }.action(action);
+        let action = Terms::Names { names, seen: &observation.seen }.action(action);
         tracing::info!(object = self.object(), action, milliseconds, "step done");
     }
 

@@ -7,12 +7,6 @@ use etcd_operator_core::version::downgrade::Downgrade;
 use super::{CHANGE_DEADLINE, Error, Member};
 
 impl Member {
-    /// Succeeds if etcd would accept a downgrade to this minor version now. Changes nothing.
-    pub async fn validate_downgrade(&self, to: Version) -> Result<(), Error> {
-        let target = DowngradeOptions::Validate(to.minor().to_string());
-        self.downgrade("validate a downgrade", target).await
-    }
-
     /// From now on the cluster behaves as the target, and members rewrite their data for it.
     pub async fn enable_downgrade(&self, to: Version) -> Result<(), Error> {
         let target = DowngradeOptions::Enable(to.minor().to_string());

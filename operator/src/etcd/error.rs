@@ -57,7 +57,7 @@ impl Error {
         }
     }
 
-    /// Whether the call may have had its effect all the same: look again before anything else is done.
+    /// Whether the call may have had its effect: observe again before anything else is done.
     pub fn is_ambiguous(&self) -> bool {
         match self {
             Self::Reach(_) | Self::Refused { .. } => false,
@@ -67,14 +67,8 @@ impl Error {
 
     /// Why etcd does not do it now, if the same call works in a moment.
     pub fn not_yet(&self) -> Option<&str> {
-        match self {
-            Self::Refused { reason, .. } => Some(reason.as_str()).filter(|reason| NOT_YET.contains(reason)),
-            Self::Reach(_)
-            | Self::NoAnswer { .. }
-            | Self::Broken { .. }
-            | Self::Nonsense { .. }
-            | Self::Lost { .. } => None,
-        }
+        let Self::Refused { reason, .. } = self else { return None };
+        Some(reason.as_str()).filter(|reason| NOT_YET.contains(reason))
     }
 
     pub(super) fn is_for_learners(&self) -> bool {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use etcd_operator_core::etcd_config::{
-    Birth, MemberConfig, MemberOptions, Place, Problem, arguments, problems,
+    InitialState, LocalConfig, MemberConfig, MemberOptions, Problem, arguments, problems,
 };
 use testbed::build::STANDARD_ETCD;
 
@@ -33,13 +33,13 @@ fn config(version: &str, extra: &[(&str, &str)]) -> MemberConfig {
 }
 
 fn rendered(config: &MemberConfig, compares: bool) -> Vec<String> {
-    let place = Place {
+    let local = LocalConfig {
         name: "kv-0".into(),
         host: "kv-0".into(),
         listen: Ipv4Addr::LOCALHOST.into(),
         data_dir: "/nowhere".into(),
     };
-    arguments(config, &place, Birth::Known { compares }).expect("nothing is wrong with it")
+    arguments(config, &local, InitialState::Known { compares }).expect("nothing is wrong with it")
 }
 
 /// All arguments that a program explains.

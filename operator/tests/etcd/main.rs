@@ -8,7 +8,7 @@ mod relay;
 
 use std::time::Duration;
 
-use etcd_operator::agent::{Heard, tell};
+use etcd_operator::agent::{AgentReply, tell};
 use etcd_operator::etcd::{Error, Member};
 use etcd_operator::reach::Reach;
 use etcd_operator_core::agent::News;
@@ -218,6 +218,6 @@ async fn etcd_is_not_taken_for_an_agent() {
     for version in VERSIONS {
         let cluster = Processes::formed(version, 1).await;
         let heard = tell(&Reach::Direct, &cluster.pod(0), &News::default()).await;
-        assert_eq!(heard.expect("etcd answers there"), Heard::SomethingElse);
+        assert_eq!(heard.expect("etcd answers there"), AgentReply::SomethingElse);
     }
 }

@@ -4,10 +4,12 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use etcd_operator::etcd::{Member, Said};
+use etcd_operator::etcd::{EndpointStatus, Member};
 use etcd_operator::reach::{PodAddress, Reach};
 use etcd_operator_core::agent::Protocol;
-use etcd_operator_core::etcd_config::{Birth, MemberConfig, MemberOptions, Place, arguments, peer_url};
+use etcd_operator_core::etcd_config::{
+    InitialState, LocalConfig, MemberConfig, MemberOptions, arguments, peer_url,
+};
 use etcd_operator_core::observed::MemberId;
 use etcd_operator_core::order::BootstrapOrder;
 use etcd_operator_core::start::Member as Peer;
@@ -55,7 +57,7 @@ impl Processes {
     pub async fn form(&mut self, hosts: &[String]) {
         let order = self.order((0..).zip(hosts).map(|(ordinal, host)| (name(ordinal), peer_url(host))));
         for (ordinal, host) in (0..).zip(hosts) {
-            self.start(ordinal, host, Birth::Founds(&order));
+            self.start(ordinal, host, InitialState::Bootstraps(&order));
         }
         for (ordinal, _) in (0..).zip(hosts) {
             self.serves(ordinal).await;
@@ -83,7 +85,7 @@ impl Processes {
     }
 
     pub fn restart(&mut self, ordinal: u8) {
-        self.start(ordinal, &self.host(ordinal), Birth::Known { compares: false });
+        self.start(ordinal, &self.host(ordinal), InitialState::Known { compares: false });
     }
 
     /// Starts a member that was added to the members before it.
@@ -97,10 +99,10 @@ impl Processes {
                 is_learner: n == ordinal,
             })
             .collect();
-        self.start(ordinal, &self.host(ordinal), Birth::Joins(&peers));
+        self.start(ordinal, &self.host(ordinal), InitialState::Joins(&peers));
     }
 
-    fn start(&mut self, ordinal: u8, host: &str, birth: Birth<'_>) {
+    fn start(&mut self, ordinal: u8, host: &str, initial_state: InitialState<'_>) {
         let config = MemberConfig {
             version: self.version.clone(),
             cluster_uid: "uid".into(),
@@ -109,14 +111,16 @@ impl Processes {
             adopts: None,
             options: MemberOptions::default(),
         };
-        let place = Place {
+        let local = LocalConfig {
             name: name(ordinal),
             host: host.into(),
             listen: self.pod(ordinal).address,
             data_dir: self.members.directory().join(name(ordinal)).display().to_string(),
         };
         let mut command = Command::new(&self.program);
-        command.args(arguments(&config, &place, birth).expect("nothing is wrong with it")).env_clear();
+        command
+            .args(arguments(&config, &local, initial_state).expect("nothing is wrong with it"))
+            .env_clear();
         self.members.start(ordinal, command).expect("etcd starts");
     }
 
@@ -149,7 +153,7 @@ impl Processes {
     }
 
     /// Waits until a new connection finds it serving.
-    pub async fn serves(&self, ordinal: u8) -> Said {
+    pub async fn serves(&self, ordinal: u8) -> EndpointStatus {
         until("a member to serve", async || {
             let member = Member::connect(&Reach::Direct, &self.pod(ordinal)).await.ok()?;
             let said = member.status().await.ok()?;

@@ -14,22 +14,22 @@ use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
 
-use super::ask::{Asked, Connections, Whom};
+use super::ask::{Asked, Connections, Endpoint};
 use super::pods;
 use super::worker::Context;
 use crate::telemetry::chain;
 
-/// Events only explain what is missing: nobody waits long for them.
+/// Events only explain what is missing, so they are not waited for long.
 const EVENTS_DEADLINE: Duration = Duration::from_secs(2);
 
 /// What was observed, and the connections to call.
-pub struct Look {
+pub struct Observation {
     pub objects: Objects,
-    pub observed: Observed,
+    pub seen: Observed,
     pub asked: Asked,
 }
 
-impl Look {
+impl Observation {
     pub async fn at(
         objects: Objects,
         goal: &Goal,
@@ -38,13 +38,16 @@ impl Look {
         connections: &mut Connections,
         memory: &mut Memory,
     ) -> Self {
-        // A cluster that is deleted asks nobody, so that a dead etcd is no obstacle.
-        let whom = |pod: &Pod| {
-            Some(Whom { pod: pods::address(pod)?, terminating: pod.metadata.deletion_timestamp.is_some() })
+        // The pods of a deleted cluster are not asked, so that a dead etcd is no obstacle.
+        let endpoint = |pod: &Pod| {
+            Some(Endpoint {
+                pod: pods::address(pod)?,
+                terminating: pod.metadata.deletion_timestamp.is_some(),
+            })
         };
-        let addresses: BTreeMap<Ordinal, Whom> = match objects.cluster.metadata.deletion_timestamp {
+        let addresses: BTreeMap<Ordinal, Endpoint> = match objects.cluster.metadata.deletion_timestamp {
             Some(_) => BTreeMap::new(),
-            None => objects.pods.iter().filter_map(|(&it, pod)| Some((it, whom(pod)?))).collect(),
+            None => objects.pods.iter().filter_map(|(&it, pod)| Some((it, endpoint(pod)?))).collect(),
         };
         let unexplained = memory.note_missing(!objects.missing_pods().is_empty(), Timestamp::now());
         let set = objects.set.as_deref().filter(|_| unexplained);
@@ -53,13 +56,13 @@ impl Look {
             connections.ask(&context.reach, &addresses, names, questions, memory),
             events_of(&context.client, names, set),
         );
-        let observed = observe(&objects, names, &asked.replies, &events, memory, Timestamp::now());
-        Self { objects, observed, asked }
+        let seen = observe(&objects, names, &asked.replies, &events, memory, Timestamp::now());
+        Self { objects, seen, asked }
     }
 
     /// The UID of the pod that answered as this member.
     pub fn pod_of(&self, member: MemberId) -> Option<&str> {
-        let mut answers = self.observed.etcd.answers.iter();
+        let mut answers = self.seen.etcd.answers.iter();
         let (ordinal, _) = answers.find(|(_, it)| it.known().is_some_and(|it| it.member == member))?;
         self.objects.pods.get(ordinal)?.metadata.uid.as_deref()
     }

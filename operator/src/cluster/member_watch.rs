@@ -8,38 +8,38 @@ use etcd_operator_core::round::LearnsBy;
 use tokio::sync::Notify;
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::look::Look;
+use super::observation::Observation;
 use crate::cluster::pods;
 use crate::etcd::Member;
 
-/// A stream that breaks at once says no more than the next look will.
+/// A stream that breaks at once says no more than the next observation will.
 const SHORTEST: Duration = Duration::from_secs(1);
 
-pub struct Vigil {
+pub struct MemberWatch {
     wake: Arc<Notify>,
     /// By the UID of the pod.
     watched: HashMap<String, AbortHandle>,
     watches: JoinSet<()>,
 }
 
-impl Vigil {
+impl MemberWatch {
     pub fn new(wake: Arc<Notify>) -> Self {
         Self { wake, watched: HashMap::new(), watches: JoinSet::new() }
     }
 
-    /// Watches exactly the members that serve now. Returns how we have learned of what happened since the look before.
-    pub fn keep(&mut self, look: &Look) -> LearnsBy {
+    /// Watches exactly the members that serve now. Returns how we have learned of what happened since the observation before.
+    pub fn keep(&mut self, observation: &Observation) -> LearnsBy {
         while self.watches.try_join_next().is_some() {}
-        let serving: HashMap<String, Arc<Member>> = look
+        let serving: HashMap<String, Arc<Member>> = observation
             .asked
             .reached
             .iter()
             .filter(|(ordinal, _)| {
-                let answer = look.observed.etcd.answers.get(ordinal).and_then(|answer| answer.known());
+                let answer = observation.seen.etcd.answers.get(ordinal).and_then(|answer| answer.known());
                 answer.is_some_and(|answer| answer.linearizable)
             })
             .filter_map(|(ordinal, member)| {
-                Some((pods::address(look.objects.pods.get(ordinal)?)?.uid, Arc::clone(member)))
+                Some((pods::address(observation.objects.pods.get(ordinal)?)?.uid, Arc::clone(member)))
             })
             .collect();
         self.watched.retain(|uid, watch| {
@@ -49,7 +49,7 @@ impl Vigil {
             }
             keep
         });
-        let members = look.observed.etcd.members.known().map(|members| members.list.len());
+        let members = observation.seen.etcd.members.known().map(|members| members.list.len());
         let unbroken = members == Some(self.watched.len()) && serving.len() == self.watched.len();
         for (uid, member) in serving {
             let (wake, watches) = (Arc::clone(&self.wake), &mut self.watches);
@@ -57,7 +57,7 @@ impl Vigil {
         }
         match unbroken {
             true => LearnsBy::Streams,
-            false if look.asked.replies.is_empty() => LearnsBy::Kubernetes,
+            false if observation.asked.replies.is_empty() => LearnsBy::Kubernetes,
             false => LearnsBy::Asking,
         }
     }
