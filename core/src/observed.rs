@@ -508,14 +508,17 @@ impl Observed {
     pub fn span(&self) -> u8 {
         let claims = self.claims.iter().filter(|(_, claim)| !claim.terminating).map(|(ordinal, _)| ordinal);
         let goes = |ordinal| self.claims.get(ordinal).is_some_and(|claim| claim.terminating);
-        let pods = self.pods.iter().filter(|(ordinal, pod)| !pod.terminating && !goes(ordinal));
-        let pods = pods.map(|(ordinal, _)| ordinal);
-        claims.chain(pods).max().map_or(0, |highest| highest.0 + 1)
+        claims.chain(self.staying_pods().filter(|it| !goes(it))).max().map_or(0, |highest| highest.0 + 1)
     }
 
     /// How many pods the StatefulSet keeps. One that is missing is created again, so it says nothing: what is there counts.
     pub fn replicas(&self) -> u8 {
-        self.set.as_ref().map_or_else(|| self.span(), |set| set.replicas)
+        let pods = || self.staying_pods().max().map_or(0, |highest| highest.0 + 1);
+        self.set.as_ref().map_or_else(|| self.span().max(pods()), |set| set.replicas)
+    }
+
+    fn staying_pods(&self) -> impl Iterator<Item = &Ordinal> {
+        self.pods.iter().filter(|(_, pod)| !pod.terminating).map(|(ordinal, _)| ordinal)
     }
 
     /// Whether no pod stays and none is created.
