@@ -148,9 +148,10 @@ fn change_order(world: &mut World, change: &Change, wanted: Wanted) {
 fn change_set(world: &mut World, change: &Change, wanted: Wanted) {
     let before = world.kube.objects.set;
     // A new StatefulSet adopts orphans, and ends those that it does not keep; a deleted one takes its pods with it.
-    let ended = |(ordinal, pod): &(&Ordinal, &Pod)| match change {
-        Change::CreateSet(replicas) => pod.set.is_none() && ordinal.0 >= *replicas,
-        change => *change == Change::Delete,
+    let created = if let Change::CreateSet(replicas) = change { Some(*replicas) } else { None };
+    let ended = |(ordinal, pod): &(&Ordinal, &Pod)| match created {
+        Some(replicas) => pod.set.is_none() && ordinal.0 >= replicas,
+        None => *change == Change::Delete,
     };
     let ended: Vec<Ordinal> = world.kube.objects.pods.iter().filter(ended).map(|(&it, _)| it).collect();
     ended.into_iter().for_each(|ordinal| watch::voter_is_left_alone(world, ordinal, wanted));

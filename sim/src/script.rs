@@ -171,9 +171,7 @@ impl Script {
         script.faults.record_deleted = often(3);
         script.disruption_budget = !random.chance(200);
         script.reports = seed.is_multiple_of(2);
-        let often =
-            |random: &mut Random, most: u64| if random.chance(300) { random.below(most + 1) } else { 0 };
-        script.faults.edit_volumes = often(&mut random, 15);
+        script.faults.edit_volumes = if random.chance(300) { random.below(16) } else { 0 };
         script
     }
 

@@ -19,7 +19,7 @@ pub struct Storage {
     pub storage_class_name: Option<String>,
 
     /// The size of each volume. Volumes grow while members use them, if their StorageClass allows expansion. They cannot
-    /// shrink: less than a volume has is refused, but a growth that is not done yet can be taken back.
+    /// shrink: less than a volume has is refused, but a growth that is not done yet can be reverted.
     #[serde(default = "default_size")]
     pub size: Quantity,
 

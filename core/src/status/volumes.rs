@@ -39,7 +39,7 @@ impl View<'_> {
             found.push((reason::VOLUMES_RESIZING, self.progress(&volumes, &growing, all)));
         }
         if found.is_empty() && volumes.growing().next().is_some() {
-            let message = "volumes that have enough still request more, which is taken back".into();
+            let message = "volumes that have enough still request more, which is being reverted".into();
             found.push((reason::VOLUMES_RESIZING, message));
         }
         let (reason, _) = found.first()?;
@@ -75,7 +75,7 @@ impl View<'_> {
             if claim.requested_bytes > Some(volumes.wanted.bytes) {
                 let words = rejected(ordinal)?;
                 return Some(format!(
-                    "volume {name} has {has} and still requests {requests}, which cannot be taken back: {words}; set \
+                    "volume {name} has {has} and still requests {requests}, which cannot be reverted: {words}; set \
                      spec.storage.size to {requests} again"
                 ));
             }

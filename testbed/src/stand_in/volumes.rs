@@ -130,7 +130,9 @@ impl Mounted {
             if let Some(source) = volume.persistent_volume_claim {
                 let claim = node.claims.get(&ObjectRef::new(&source.claim_name).within(&namespace));
                 let phase = |claim: &PersistentVolumeClaim| claim.status.clone().and_then(|it| it.phase);
-                let Some(claim) = claim.filter(|claim| phase(claim).as_deref() == Some("Bound")) else {
+                // As the kubelet: a claim that is being deleted makes room for another one of its name.
+                let stays = claim.filter(|claim| claim.metadata.deletion_timestamp.is_none());
+                let Some(claim) = stays.filter(|claim| phase(claim).as_deref() == Some("Bound")) else {
                     return Ok(None);
                 };
                 path = node.volumes().join(claim.uid().unwrap_or_default());
