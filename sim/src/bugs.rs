@@ -131,7 +131,7 @@ impl Bug {
         if self == Self::ConsentSkipped
             && let [WaitingOn::Consent { ordinals, .. }] = &plan.waiting[..]
             && let Some((ordinal, pod)) = ordinals.first().and_then(|it| seen.pods.get_key_value(it))
-            && seen.set.as_ref().is_some_and(|set| set.agent > pod.agent)
+            && seen.set.as_ref().is_some_and(|set| set.followed && set.agent > pod.agent)
         {
             plan = Plan::act(Action::DeletePod { ordinal: *ordinal, uid: pod.uid.clone() });
         }
