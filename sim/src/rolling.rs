@@ -190,7 +190,9 @@ fn end_is_safe(world: &mut World, seen: &Observed, ordinal: Ordinal) {
         members.values().filter(|peer| !peer.learner).map(|peer| peer.ordinal).collect();
     let others: Vec<Ordinal> = voters.iter().copied().filter(|it| *it != ordinal && serves(it)).collect();
     let needed = quorum(voters.len());
-    if !serves(&ordinal) {
+    // An etcd that starts in this very moment has answered nobody, and its kubelet has not reported it.
+    let starts = world.kube.sandboxes.get(&ordinal).is_some_and(|sandbox| sandbox.starts + 1 >= world.now);
+    if !serves(&ordinal) || starts {
         return;
     }
     if voters.len() >= TOLERATES_A_RESTART && others.len() < needed {

@@ -42,7 +42,7 @@ const CORPUS: [(Bug, u64, Symptom); 20] = [
         use Violation::{EntryLost, OrderUsedTwice, SecondCluster};
         matches!(problem, Problem::Violated(OrderUsedTwice(_) | SecondCluster(_) | EntryLost(_)))
     }),
-    (Bug::LabelSkipped, 492, does_not_converge),
+    (Bug::LabelSkipped, 2788, does_not_converge),
     (Bug::CacheTrusted, 4071, |problem| {
         use Violation::{MemberVolumeDeleted, VoterDisrupted};
         matches!(problem, Problem::Violated(VoterDisrupted { .. } | MemberVolumeDeleted(_)))
@@ -55,17 +55,17 @@ const CORPUS: [(Bug, u64, Symptom); 20] = [
     (Bug::ForeignVolumesIgnored, 52, |problem| {
         matches!(problem, Problem::Violated(Violation::ForeignVolumeDeleted(_)))
     }),
-    (Bug::AdoptionUnasked, 92, |problem| {
+    (Bug::AdoptionUnasked, 26, |problem| {
         matches!(problem, Problem::Violated(Violation::VolumeAdoptedUnasked(_)))
     }),
     (Bug::TemplateUnread, 5, |problem| matches!(problem, Problem::Violated(Violation::EndedUnprepared(_)))),
-    (Bug::TemplateKept, 1040, |problem| matches!(problem, Problem::Violated(Violation::FormSpread(_)))),
+    (Bug::TemplateKept, 711, |problem| matches!(problem, Problem::Violated(Violation::FormSpread(_)))),
     (Bug::RolledTrusted, 1, |problem| {
         use Violation::{FormSpread, QuorumLost, TooManyEnded};
         matches!(problem, Problem::Violated(FormSpread(_) | QuorumLost { .. } | TooManyEnded { .. }))
     }),
     (Bug::LeaderFirst, 5, |problem| matches!(problem, Problem::Violated(Violation::LeaderEndedFirst(_)))),
-    (Bug::MarginSkipped, 5, |problem| matches!(problem, Problem::Violated(Violation::QuorumLost { .. }))),
+    (Bug::MarginSkipped, 14, |problem| matches!(problem, Problem::Violated(Violation::QuorumLost { .. }))),
     (Bug::RecordedEarly, 1, |problem| matches!(problem, Problem::Violated(Violation::RecordedEarly(_)))),
     (Bug::SilenceHidden, 2, |problem| {
         use Contradiction::DoesNotServe;
@@ -77,7 +77,7 @@ const CORPUS: [(Bug, u64, Symptom); 20] = [
     (Bug::MissingSetIgnored, 4, |problem| {
         matches!(problem, Problem::Violated(Violation::VoterDisrupted { .. }))
     }),
-    (Bug::LinksIgnored, 1729, |problem| matches!(problem, Problem::Violated(Violation::VotersApart { .. }))),
+    (Bug::LinksIgnored, 889, |problem| matches!(problem, Problem::Violated(Violation::VotersApart { .. }))),
     (Bug::OldEntriesIgnored, 1529, |problem| {
         matches!(problem, Problem::Violated(Violation::OldEntriesRead(_)))
     }),

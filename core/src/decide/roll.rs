@@ -162,9 +162,10 @@ impl<'a> Roll<'a> {
         if let Some(&ordinal) = outdated.iter().find(|it| self.is_broken(**it))
             && self.may_mend(ordinal)
         {
-            return match self.unreadable_log(ordinal) {
-                Some(member) => Next::Refuse(Refusal::OldEntries { members: vec![member] }),
-                None => Next::End(ordinal, Ending::Delete),
+            let members = self.unreadable_logs();
+            return match members.is_empty() {
+                true => Next::End(ordinal, Ending::Delete),
+                false => Next::Refuse(Refusal::OldEntries { members }),
             };
         }
         let Some(members) = self.facts.listed() else { return Next::Nothing };

@@ -5,6 +5,7 @@ use crate::asked::Asked;
 use crate::assess::Assessment;
 use crate::observed::{MemberId, Members, Observed, Ordinal};
 use crate::plan::{Action, Plan, Refusal, WaitingOn};
+use crate::version::downgrade;
 
 pub fn plan(goal: &Goal, facts: &Assessment<'_>) -> Plan {
     let seen = facts.seen;
@@ -17,11 +18,14 @@ pub fn plan(goal: &Goal, facts: &Assessment<'_>) -> Plan {
         Ok(members) => members,
         Err(plan) => return plan,
     };
+    // No member is removed while etcd is on its way to an older version, and a stop restarts none that would end that.
+    let downgrade = downgrade::enabled(facts.answers());
     // The last member might wait for a volume that it never gets.
     let (asked, volumes) = (Asked::default(), Volumes::new(goal, seen));
     let wishes = Wishes { size: 1, asked: &asked, roll: None, volumes: volumes.as_ref() };
     let before = match goal.on_stop {
         OnStop::RetainAll => return stop_all(seen, members),
+        _ if downgrade.is_some() => Plan::act(Action::CancelDowngrade { cluster: members.cluster }),
         OnStop::Retain => against_differing_data(facts).unwrap_or_else(|| membership::plan(wishes, facts)),
         OnStop::Delete => membership::plan(wishes, facts),
     };

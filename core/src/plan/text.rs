@@ -261,7 +261,7 @@ impl Terms<'_> {
                 class.as_ref().map(|class| format!(" to {class}")).unwrap_or_default()
             ),
             Refusal::OldEntries { members } => format!(
-                "spec.version: the log of {} might have entries of 3.5, which etcd 3.7 cannot read: set spec.version back \
+                "spec.version: the logs of {} might have entries of 3.5, which etcd 3.7 cannot read: set spec.version back \
                  to the previous version, and forward again when all members run it",
                 self.members(members)
             ),

@@ -2,7 +2,7 @@
 
 use super::{Next, Roll};
 use crate::assess::Quorum;
-use crate::observed::{Answer, MemberId, Members, Ordinal};
+use crate::observed::{Answer, MemberId, Members};
 use crate::plan::{Action, Refusal, WaitingOn};
 use crate::version::downgrade;
 use crate::version::log::{self, Clearing};
@@ -80,26 +80,28 @@ impl Roll<'_> {
     fn uncleared(&self, members: &Members) -> Vec<MemberId> {
         let cleared =
             |id: MemberId| self.facts.seen.record.as_ref().is_some_and(|it| it.cleared.contains(&id));
-        let runs_wanted = |id: MemberId| {
-            self.facts
-                .answer_of(id)
-                .and_then(|it| it.version)
-                .is_some_and(|it| it >= self.wanted.version.minor())
-        };
         let listed = members.by_ordinal().into_iter().map(|(id, _)| id);
-        listed.filter(|&id| !cleared(id) && !runs_wanted(id)).collect()
+        listed.filter(|&id| !cleared(id) && !self.runs_wanted(id)).collect()
     }
 
-    /// The member of this pod, if the wanted version might not be able to read its log.
-    pub(super) fn unreadable_log(&self, ordinal: Ordinal) -> Option<MemberId> {
+    /// Members whose logs the wanted version might not be able to read, as far as is known without their answers. While there
+    /// is one, the template cannot have that version: any pod might be created from it.
+    pub(super) fn unreadable_logs(&self) -> Vec<MemberId> {
         let seen = self.facts.seen;
-        let listed = self.facts.listed().and_then(|members| members.at(ordinal)).map(|(id, _)| id);
-        let holder = listed.or_else(|| seen.claims.get(&ordinal)?.member);
+        let held = seen.claims.values().filter(|claim| !claim.terminating).filter_map(|claim| claim.member);
+        let listed = self.facts.listed();
+        let is_listed = |id: &MemberId| listed.is_none_or(|members| members.list.contains_key(id));
         let is_cleared = |id: &MemberId| {
             let record = seen.record.as_ref();
             record.is_none_or(|it| it.version >= self.wanted.version.minor() || it.cleared.contains(id))
         };
-        holder.filter(|id| log::matters(self.wanted.version) && !is_cleared(id))
+        let matters = log::matters(self.wanted.version);
+        held.filter(|id| matters && is_listed(id) && !is_cleared(id) && !self.runs_wanted(*id)).collect()
+    }
+
+    fn runs_wanted(&self, id: MemberId) -> bool {
+        let version = self.facts.answer_of(id).and_then(|answer| answer.version);
+        version.is_some_and(|version| version >= self.wanted.version.minor())
     }
 
     /// What is recorded of logs, if it will not hold any more.
