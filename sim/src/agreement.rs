@@ -127,12 +127,14 @@ impl Shown {
         let counted = usize::try_from(status.ready_replicas.unwrap_or(0)).unwrap_or(0);
         let (all_serve, none_serves) = (self.is_as_wanted(cluster.goal.size), self.serving.is_empty());
         let all_reached = all_serve && !none_serves && self.reached == self.serving;
+        // A status that claims both was written when a member served for a moment, or contradicts etcd in the worse way.
+        let running = status.phase == Some(Phase::Running) && !is_true(condition::AVAILABLE);
         let rules = [
             (counted > self.serving.len(), Contradiction::ReadyCount),
             (none_serves && is_true(condition::AVAILABLE), Contradiction::Available),
             (!all_serve && is_true(condition::READY), Contradiction::Ready),
             (!none_serves && status.phase == Some(Phase::Stopped), Contradiction::Stopped),
-            (none_serves && status.phase == Some(Phase::Running), Contradiction::Running),
+            (none_serves && running, Contradiction::Running),
             (all_reached && status.phase == Some(Phase::Failed), Contradiction::Failed),
         ];
         found.extend(rules.into_iter().filter(|(wrong, _)| *wrong).map(|(_, contradiction)| contradiction));

@@ -96,7 +96,9 @@ impl World {
     /// Where the way to 3.7 is blocked, the operator asks for the version before it.
     pub fn take_back_upgrade(&mut self) {
         let there = self.kube.objects.cluster.as_ref().map(|cluster| cluster.form.release);
-        let all_run_it = self.servers.values().all(|server| server.release == Release::V3_7);
+        let runs_it =
+            |it: &Ordinal| self.servers.get(it).is_some_and(|server| server.release == Release::V3_7);
+        let all_run_it = self.members().values().all(|peer| runs_it(&peer.ordinal));
         if there == Some(Release::V3_7) && (!all_run_it || self.servers.is_empty()) {
             let form = self.new_form(Release::V3_6, None);
             self.set_form(form);
