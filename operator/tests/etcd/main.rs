@@ -206,7 +206,7 @@ async fn a_member_that_hangs_is_noticed_although_its_connection_stays() {
     // Longer than three pings: etcd hangs up on who pings too often.
     tokio::time::sleep(Duration::from_secs(25)).await;
     assert!(!watch.is_finished(), "{:?}", watch.await);
-    cluster.freeze(0);
+    cluster.freeze(0).await;
     let error = member.status().await.expect_err("it hangs");
     assert_eq!(error.to_string(), "kv-0 did not report its status within 2 s");
     let error = in_time("the silence to be noticed", watch).await.expect("no panic");

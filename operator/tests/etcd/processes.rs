@@ -144,8 +144,19 @@ impl Processes {
     }
 
     /// It stays, holds its connections and does nothing any more, as on a node that hangs.
-    pub fn freeze(&self, ordinal: u8) {
+    /// Returns when the last of its threads has stopped: on a busy machine that takes a moment.
+    pub async fn freeze(&self, ordinal: u8) {
         self.members.signal(ordinal, Signal::STOP);
+        let threads = format!("/proc/{}/task", self.members.id(ordinal));
+        let is_stopped = |thread: std::fs::DirEntry| {
+            let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+            stat.rsplit_once(") ").is_none_or(|(_, state)| state.starts_with('T'))
+        };
+        until("a member to stop", async || {
+            let mut threads = std::fs::read_dir(&threads).expect("it runs").flatten();
+            threads.all(is_stopped).then_some(())
+        })
+        .await;
     }
 
     pub async fn member(&self, ordinal: u8) -> Member {

@@ -99,7 +99,8 @@ impl Recorder {
             if object["kind"] != "EtcdCluster" {
                 object["status"] = Value::Null;
             }
-            if object["kind"] == "StatefulSet" {
+            // How often they change on the way is chance.
+            if object["kind"] == "StatefulSet" || object["kind"] == "PodDisruptionBudget" {
                 object["metadata"]["generation"] = Value::Null;
             }
             simplify(&mut object, &words);
