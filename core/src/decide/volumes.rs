@@ -10,7 +10,7 @@ use crate::observed::{Claim, MemberId, Members, Observed, Ordinal, Process, Set,
 use crate::plan::{Action, Plan, Refusal, WaitingOn};
 use crate::request::{Change, Object, OnlyIf, Write};
 
-/// Kubernetes lowers a request only to more than the volume has. So a growth that is taken back to what the volume has asks
+/// Kubernetes lowers a request only to more than the volume has. So a growth that is reverted to what the volume has asks
 /// for this much more.
 pub const LEAST_GROWTH_BYTES: u64 = 1 << 20;
 
@@ -112,7 +112,7 @@ impl<'a> Volumes<'a> {
         }
     }
 
-    /// A claim that never got a volume, and never will: a user has taken back what it asks for.
+    /// A claim that never got a volume, and never will: a user has reverted what it asks for.
     pub fn is_abandoned(&self, ordinal: Ordinal) -> bool {
         let Some(claim) = self.seen.claims.get(&ordinal).filter(|claim| !claim.bound) else { return false };
         let Some(set) = self.seen.set.as_ref().filter(|set| !set.terminating && self.is_as_wanted(set))
@@ -203,7 +203,7 @@ mod tests {
             // Storage rounds up.
             (GI, GI, 2 * GI, None),
             (2 * GI, GI, 2 * GI, Some(2 * GI)),
-            // A growth that is not done yet is taken back.
+            // A growth that is not done yet is reverted.
             (2 * GI, 9 * GI, GI, Some(2 * GI)),
             (GI, 9 * GI, GI, Some(GI + LEAST_GROWTH_BYTES)),
             (GI, GI + LEAST_GROWTH_BYTES, GI, None),
