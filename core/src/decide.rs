@@ -28,7 +28,7 @@ use crate::plan::{Action, Plan, Refusal, WaitingOn};
 use crate::schedule::Window;
 pub use delete::grace_seconds;
 pub use roll::Reason;
-pub(crate) use roll::Roll;
+pub(crate) use roll::{Roll, Trial};
 pub(crate) use volumes::Volumes;
 pub use volumes::resizes;
 
@@ -163,7 +163,7 @@ pub fn decide(goal: &Goal, seen: &Observed) -> Plan {
     if let Some(ending) = bootstrap::end_of_order(goal, seen) {
         return ending;
     }
-    match goal.size {
+    let plan = match goal.size {
         0 => stop::plan(goal, &facts),
         size => {
             let wishes = Wishes { size, asked: &goal.asked, roll: roll.as_ref(), volumes: volumes.as_ref() };
@@ -172,6 +172,11 @@ pub fn decide(goal: &Goal, seen: &Observed) -> Plan {
             let refusals = volumes.filter(|_| plan.is_settled()).map(|it| it.refusals(facts.listed()));
             plan.then(refusals.unwrap_or_default())
         }
+    };
+    // What is left of an earlier trial disturbs nothing, so no step waits until it is deleted.
+    match plan.actions.is_empty() {
+        true => roll::leftovers(goal, roll.as_ref(), seen).then(plan),
+        false => plan,
     }
 }
 

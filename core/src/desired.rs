@@ -4,6 +4,7 @@ mod contained;
 mod difference;
 mod metadata;
 mod pod;
+mod preflight;
 mod probes;
 mod rendering;
 mod services;

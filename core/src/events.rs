@@ -50,8 +50,11 @@ pub fn of_action(action: &Action, goal: &Goal, names: &Names, seen: &Observed) -
         | Action::LabelClaim { .. }
         | Action::SetTemplate { .. }
         | Action::RecordCleared { .. }
-        | Action::Accept(_) => {
-            return None;
+        | Action::DeletePreflight { .. }
+        | Action::Accept(_) => return None,
+        Action::CreatePreflight { ordinal: _, node } => {
+            let note = format!("trying the new image and arguments on node {node}, before a member restarts");
+            Event::normal(event::PREFLIGHT_STARTED, "RollOut", note)
         }
         // The first record of a cluster follows no rollout, and neither does one of the same form.
         Action::RecordForm { form } if seen.record.as_ref().is_none_or(|it| it.form == *form) => return None,

@@ -78,11 +78,14 @@ impl Digest {
 pub struct Wanted {
     pub form: Digest,
     pub version: Version,
+    /// From [`Form::proof`].
+    #[serde(default)]
+    pub proof: Option<Digest>,
 }
 
 impl From<&Form> for Wanted {
     fn from(form: &Form) -> Self {
-        Self { form: form.digest(), version: form.version }
+        Self { form: form.digest(), version: form.version, proof: Some(form.proof()) }
     }
 }
 
@@ -93,6 +96,12 @@ impl Form {
 
     pub fn digest(&self) -> Digest {
         Digest::of(&self.canonical())
+    }
+
+    /// The part of it that a preflight pod can prove: two forms with the same one need no second pod.
+    pub fn proof(&self) -> Digest {
+        let form = self.canonical();
+        Digest::of(&PROVABLE.iter().map(|at| form.pointer(at).cloned()).collect())
     }
 
     /// The fields of an EtcdCluster in which two forms differ.
@@ -139,6 +148,16 @@ const FIELDS: [(&str, &str); 18] = [
     ("spec.podTemplate.imagePullSecrets", "/pod/imagePullSecrets"),
     ("spec.podTemplate.securityContext", "/pod/securityContext"),
     ("spec.debugSidecar", "/debugImage"),
+];
+
+/// What a preflight pod has in common with the pods of members.
+const PROVABLE: [&str; 6] = [
+    "/version",
+    "/repository",
+    "/options",
+    "/pod/imagePullSecrets",
+    "/pod/securityContext",
+    "/pod/priorityClassName",
 ];
 
 /// `1` and `1000m` are the same amount, and the API server writes each in its own way.

@@ -32,6 +32,11 @@ pub const RENDERING_ANNOTATION: &str = "etcd.etcd.io/rendering";
 pub const AGENT_ANNOTATION: &str = "etcd.etcd.io/agent-protocol";
 /// On pods and their template: which of their labels and annotations come from the spec.
 pub const CHOSEN_ANNOTATION: &str = "etcd.etcd.io/pod-template-metadata";
+/// On preflight pods, instead of what is on everything else: the cluster's name. So nobody who selects by
+/// [`CLUSTER_LABEL`] takes them for members.
+pub const PREFLIGHT_LABEL: &str = "etcd.etcd.io/preflight-of";
+/// On preflight pods: the digest of what they try.
+pub const PROOF_ANNOTATION: &str = "etcd.etcd.io/proof";
 /// The volume of a pod, and the beginning of its claim's name.
 pub const DATA_VOLUME: &str = "data";
 
@@ -82,6 +87,11 @@ impl Names {
     /// The last form that all members ran together.
     pub fn form(&self) -> String {
         format!("{}-form", self.cluster)
+    }
+
+    /// The pod that tries a form on the node of this member.
+    pub fn preflight(&self, ordinal: Ordinal) -> String {
+        format!("{}-preflight-{ordinal}", self.cluster)
     }
 
     /// What selects the members' pods.

@@ -4,6 +4,7 @@
 mod container;
 mod etcd;
 mod nodes;
+mod preflight;
 mod rejections;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,6 +45,7 @@ pub struct Objects {
     pub record: Option<Arc<ConfigMap>>,
     pub set: Option<Arc<StatefulSet>>,
     pub pods: Pods,
+    pub preflights: Pods,
     pub claims: BTreeMap<Ordinal, Arc<PersistentVolumeClaim>>,
     pub listed: Listed,
     pub services: BTreeMap<Role, Arc<Service>>,
@@ -185,11 +187,13 @@ pub fn observe(
             uid,
             form: record.digest,
             version: record.form.version,
+            proof: Some(record.form.proof()),
             held_generation: record.held_generation,
             adopts: record.adopts,
             cleared: record.cleared,
         }),
         pods: BTreeMap::new(),
+        preflights: objects.preflights.iter().map(|(&it, pod)| (it, preflight::of(pod, now))).collect(),
         claims: objects.claims.iter().map(|(&ordinal, it)| (ordinal, claim(it, set))).collect(),
         etcd: etcd(replies),
         versions: versions(objects),
@@ -234,6 +238,7 @@ fn see_pod(
         terminating: pod.metadata.deletion_timestamp.is_some(),
         orphaned: !pod.owner_references().iter().any(|owner| owner.controller == Some(true)),
         form: forms.of_pod(pod),
+        version: container::version(pod),
         agent: Protocol::on(&pod.metadata),
         created: pod.metadata.creation_timestamp.as_ref().map(|time| time.0),
         published: memory.is_found_by_name(&uid, seen.now),

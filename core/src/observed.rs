@@ -103,6 +103,9 @@ pub struct Observed {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record: Option<FormRecord>,
     pub pods: BTreeMap<Ordinal, Pod>,
+    /// By the ordinal in their names.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub preflights: BTreeMap<Ordinal, Preflight>,
     pub claims: BTreeMap<Ordinal, Claim>,
     pub etcd: Etcd,
     #[serde(default, skip_serializing_if = "Versions::is_empty")]
@@ -240,6 +243,9 @@ pub struct FormRecord {
     pub uid: String,
     pub form: Digest,
     pub version: Version,
+    /// From [`crate::form::Form::proof`].
+    #[serde(default)]
+    pub proof: Option<Digest>,
     /// The generation of the EtcdCluster whose edits wait for the next one.
     #[serde(default)]
     pub held_generation: Option<i64>,
@@ -261,6 +267,9 @@ pub struct Pod {
     /// What it was made from; none if that is not known.
     #[serde(default)]
     pub form: Option<Digest>,
+    /// By the tag of its image.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<Version>,
     /// Where it runs; none before it is scheduled.
     #[serde(default)]
     pub node: Option<String>,
@@ -272,6 +281,31 @@ pub struct Pod {
     /// By the API server's clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created: Option<Timestamp>,
+}
+
+/// A pod that tries the image and the arguments of a form on the node of a member.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Preflight {
+    pub uid: String,
+    pub terminating: bool,
+    pub created: Timestamp,
+    pub node: Option<String>,
+    /// What it tries, from [`crate::form::Form::proof`].
+    pub proof: Option<Digest>,
+    pub state: PreflightState,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PreflightState {
+    /// It starts, or runs.
+    Pending,
+    Blocked(Blocked),
+    /// etcd accepted its arguments.
+    Passed,
+    /// etcd did not, or cannot be run.
+    Failed(Exit),
+    /// Its node ended it without a result, for this reason.
+    Interrupted(String),
 }
 
 /// What goes on in a pod's etcd container, as far as is known.
@@ -467,6 +501,7 @@ impl Observed {
             set: None,
             record: None,
             pods: BTreeMap::new(),
+            preflights: BTreeMap::new(),
             claims: BTreeMap::new(),
             etcd: Etcd { answers: BTreeMap::new(), members, via: None, silent_since: BTreeMap::new() },
             versions: Versions::default(),

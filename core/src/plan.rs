@@ -15,7 +15,7 @@ use crate::asked::Accepted;
 use crate::assess::PodState;
 use crate::decide::Reason;
 use crate::form::Digest;
-use crate::observed::{ClusterId, MemberId, Observed, Ordinal, Unanswered};
+use crate::observed::{ClusterId, Exit, MemberId, Observed, Ordinal, Unanswered};
 use crate::request::Object;
 use crate::version::{Version, path};
 
@@ -81,6 +81,15 @@ pub enum Action {
     OrphanSet {
         uid: String,
     },
+    /// Tries the wanted form on this node, before a member there gets it.
+    CreatePreflight {
+        ordinal: Ordinal,
+        node: String,
+    },
+    DeletePreflight {
+        ordinal: Ordinal,
+        uid: String,
+    },
     /// Writes down which form all members run.
     RecordForm {
         form: Digest,
@@ -143,7 +152,11 @@ pub enum Nature {
 impl Action {
     pub fn nature(&self) -> Nature {
         match self {
-            Self::AddFinalizer | Self::RecordFormed { .. } | Self::LabelClaim { .. } => Nature::Harmless,
+            Self::AddFinalizer
+            | Self::RecordFormed { .. }
+            | Self::LabelClaim { .. }
+            | Self::CreatePreflight { .. }
+            | Self::DeletePreflight { .. } => Nature::Harmless,
             Self::RemoveFinalizer
             | Self::CreateOrder { .. }
             | Self::ArmOrder { .. }
@@ -199,6 +212,9 @@ impl Action {
                 seen.set.is_none() && matches!(self, Self::CreateOrder { .. } | Self::SetReplicas { .. })
             }
             Object::Pod(ordinal) | Object::Claim(ordinal) => ordinal.0 < self.new_pods(seen),
+            Object::Preflight(taken) => {
+                matches!(self, Self::CreatePreflight { ordinal, node: _ } if *ordinal == taken)
+            }
             Object::Cluster | Object::Service(_) | Object::Budget => false,
         }
     }
@@ -270,6 +286,10 @@ pub enum WaitingOn {
     },
     /// The StatefulSet's controller has not read its last template yet.
     Template,
+    /// These pods have to prove the wanted form before the first member gets it.
+    Preflight {
+        ordinals: Vec<Ordinal>,
+    },
     /// A member that has the wanted form has to serve before the next one gets it.
     Rolled {
         ordinal: Ordinal,
@@ -384,6 +404,12 @@ pub enum Refusal {
     },
     /// An earlier operator did not roll out this edit, and an upgrade of the operator alone restarts nothing.
     EditHeld,
+    /// etcd does not start with the wanted form: no member gets it.
+    PreflightFailed {
+        ordinal: Ordinal,
+        node: String,
+        exit: Exit,
+    },
     /// The members cannot get to the wanted version in one step.
     VersionPath(path::Refusal),
     /// These volumes have more than is wanted.

@@ -58,6 +58,7 @@ pub enum Object {
     Form,
     Set,
     Pod(Ordinal),
+    Preflight(Ordinal),
     Claim(Ordinal),
     Service(Role),
     Budget,
@@ -96,6 +97,8 @@ pub enum Change {
     RecordForm(Digest),
     /// The logs of these members have no entries of 3.5.
     RecordCleared(BTreeSet<MemberId>),
+    /// A pod that tries the wanted form on this node.
+    CreatePreflight(String),
     /// From a previous cluster of this name.
     Adopt,
     /// Writes down whose data a claim holds.
@@ -193,6 +196,10 @@ pub fn request(action: &Action, seen: &Observed, turn: usize) -> Option<Request>
             let change = Change::RecordCleared(members.clone());
             unchanged(Object::Form, &seen.record.as_ref()?.uid, versions.record.as_ref(), change)
         }
+        Action::CreatePreflight { ordinal, ref node } => {
+            write(Object::Preflight(ordinal), OnlyIf::Absent, Change::CreatePreflight(node.clone()))
+        }
+        Action::DeletePreflight { ordinal, ref uid } => delete(Object::Preflight(ordinal), uid),
         Action::DeleteSet { ref uid } => delete(Object::Set, uid),
         Action::OrphanSet { ref uid } => unchanged(Object::Set, uid, versions.set.as_ref(), Change::Orphan),
         Action::AddLearner { ordinal, cluster } => {
@@ -226,6 +233,7 @@ impl Object {
             Self::Order => names.order(),
             Self::Form => names.form(),
             Self::Pod(ordinal) => names.pod(ordinal),
+            Self::Preflight(ordinal) => names.preflight(ordinal),
             Self::Claim(ordinal) => names.claim(ordinal),
             Self::Service(Role::Peer) => names.peer_service(),
             Self::Service(Role::Client) => names.client_service(),
@@ -246,7 +254,7 @@ impl Object {
             Self::Cluster => of::<EtcdCluster>(),
             Self::Order | Self::Form => of::<ConfigMap>(),
             Self::Set => of::<StatefulSet>(),
-            Self::Pod(_) => of::<Pod>(),
+            Self::Pod(_) | Self::Preflight(_) => of::<Pod>(),
             Self::Claim(_) => of::<PersistentVolumeClaim>(),
             Self::Service(_) => of::<Service>(),
             Self::Budget => of::<PodDisruptionBudget>(),

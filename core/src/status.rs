@@ -6,6 +6,7 @@ mod conditions;
 mod facts;
 mod members;
 mod panicked;
+mod preflight;
 mod rollout;
 mod spread;
 mod trouble;

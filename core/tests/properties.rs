@@ -114,6 +114,7 @@ proptest! {
                 Action::AddFinalizer | Action::RecordFormed { .. } => true,
                 Action::DeleteOrder { .. } | Action::AdoptClaim { .. } => true,
                 Action::SetTemplate { .. } | Action::RecordForm { .. } | Action::RecordCleared { .. } => true,
+                Action::DeletePreflight { .. } => true,
                 Action::DeletePod { ordinal, .. } => assess(&seen).pod(*ordinal).cannot_start(),
                 _ => false,
             };
@@ -243,8 +244,11 @@ fn keeps_quorum(action: &Action, goal: &Goal, seen: &Observed, members: &Members
         }
         Action::MoveLeader { to, .. } => serves(to),
         Action::DeletePod { ordinal, .. } | Action::EvictPod { ordinal, .. } => {
-            let here = members.at(*ordinal);
+            let (here, facts) = (members.at(*ordinal), assess(seen));
+            // A list of another cluster says nothing about our members.
+            let is_mended = facts.listed().is_none() && facts.pod(*ordinal).cannot_start();
             here.is_none_or(|(_, member)| member.start == MemberProgress::Added)
+                || is_mended
                 || rolls::may_end(*ordinal, goal, seen)
         }
         // Stopping is what size 0 asks for, and a cluster that never formed has nobody to lose.

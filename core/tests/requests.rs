@@ -59,6 +59,8 @@ fn actions(form: &Digest) -> Vec<(Action, Observed)> {
         (Action::EvictPod { ordinal: ONE, uid: uid() }, running.clone()),
         (Action::DeleteSet { uid: uid() }, running.clone()),
         (Action::OrphanSet { uid: uid() }, running.clone()),
+        (Action::CreatePreflight { ordinal: ONE, node: "n1".into() }, running.clone()),
+        (Action::DeletePreflight { ordinal: ONE, uid: uid() }, running.clone()),
         (Action::RecordForm { form: form.clone() }, running.clone()),
         (Action::RecordForm { form: form.clone() }, seen("running 3\nrecord A")),
         (Action::RecordCleared { members: [from, to].into() }, seen("running 3\nrecord A")),

@@ -20,7 +20,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::RngSeed;
-use snapshots::{anything, settled};
+use snapshots::{anything, proof_of, settled};
 
 /// The same cases every time; a longer look is taken with PROPTEST_CASES and PROPTEST_RNG_SEED.
 fn configuration() -> ProptestConfig {
@@ -41,7 +41,7 @@ fn with_forms() -> impl Strategy<Value = (Goal, Observed)> {
     let world = prop_oneof![2 => anything().boxed(), 1 => settled().boxed()];
     (world, form(), version(), pods, form(), record).prop_map(
         |((mut goal, mut seen), form, version, pods, template, record)| {
-            goal.form = Some(Wanted { form, version });
+            goal.form = Some(Wanted { proof: Some(proof_of(&form)), form, version });
             seen.cluster.generation = Some(1);
             for (pod, form) in seen.pods.values_mut().zip(pods) {
                 pod.form = Some(form);
@@ -51,6 +51,7 @@ fn with_forms() -> impl Strategy<Value = (Goal, Observed)> {
             }
             seen.record = record.map(|(form, version, held)| FormRecord {
                 uid: "record".into(),
+                proof: Some(proof_of(&form)),
                 form,
                 version,
                 held_generation: held.then_some(1),
@@ -144,6 +145,7 @@ fn is_bookkeeping(action: &Action) -> bool {
             | Action::RecordForm { .. }
             | Action::RecordCleared { .. }
             | Action::SetTemplate { .. }
+            | Action::DeletePreflight { .. }
     )
 }
 
@@ -210,6 +212,9 @@ proptest! {
     fn where_members_run_is_reported_and_changes_nothing_else((first, second) in two_looks(), placed in placed()) {
         let before = first.after(None);
         let (nodes, running_on) = placed;
+        let mut second = second;
+        // A form that has to be tried is tried where members run.
+        second.goal.form.iter_mut().for_each(|wanted| wanted.proof = None);
         let mut elsewhere = second.clone();
         elsewhere.seen.nodes = nodes;
         for (pod, node) in elsewhere.seen.pods.values_mut().zip(running_on) {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use etcd_operator_core::api::EtcdCluster;
-use etcd_operator_core::names::CLUSTER_LABEL;
+use etcd_operator_core::names::{CLUSTER_LABEL, PREFLIGHT_LABEL};
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -42,6 +42,7 @@ pub struct Caches {
     pub orders: Store<ConfigMap>,
     pub sets: Store<StatefulSet>,
     pub pods: Store<Pod>,
+    pub preflights: Store<Pod>,
     pub claims: Store<PersistentVolumeClaim>,
     pub slices: Store<EndpointSlice>,
     pub services: Store<Service>,
@@ -79,11 +80,14 @@ impl Caches {
         let ours = || watch_config().labels(CLUSTER_LABEL);
         let (nodes, filling) = Nodes::fill(client);
         watches.push(filling);
+        let preflights = watch_config().labels(PREFLIGHT_LABEL);
         let caches = Self {
             clusters: watch(client, watch_config(), wake, key_of_cluster, &mut watches),
             orders: watch(client, ours(), wake, key_by_label, &mut watches),
             sets: watch(client, ours(), wake, key_by_label, &mut watches),
             pods: watch(client, ours(), wake, key_by_label, &mut watches),
+            // Selectors cannot ask for one label or another.
+            preflights: watch(client, preflights, wake, key_of_preflight, &mut watches),
             claims: watch(client, ours(), wake, key_by_label, &mut watches),
             slices: watch(client, ours(), wake, key_by_label, &mut watches),
             services: watch(client, ours(), wake, key_by_label, &mut watches),
@@ -99,6 +103,7 @@ impl Caches {
         self.orders.wait_until_ready().await?;
         self.sets.wait_until_ready().await?;
         self.pods.wait_until_ready().await?;
+        self.preflights.wait_until_ready().await?;
         self.claims.wait_until_ready().await?;
         self.slices.wait_until_ready().await?;
         self.services.wait_until_ready().await?;
@@ -115,6 +120,11 @@ fn key_of_cluster(cluster: &EtcdCluster) -> Option<Key> {
 fn key_by_label<K: Resource>(object: &K) -> Option<Key> {
     let name = object.labels().get(CLUSTER_LABEL)?.clone();
     Some(Key { namespace: object.namespace()?, name })
+}
+
+fn key_of_preflight(pod: &Pod) -> Option<Key> {
+    let name = pod.labels().get(PREFLIGHT_LABEL)?.clone();
+    Some(Key { namespace: pod.namespace()?, name })
 }
 
 /// Until a broken watch is opened again, the first time and at most. While it is broken nothing wakes us, so an API
@@ -236,6 +246,15 @@ mod tests {
     fn an_object_that_cannot_be_read_is_passed_over_and_no_failure_of_the_watch() {
         assert!(matches!(applied(json!({"size": 1})), Some(Ok(Event::Apply(_)))));
         assert!(applied(json!({"size": "one"})).is_none());
+    }
+
+    #[test]
+    fn a_preflight_pod_wakes_its_cluster() {
+        let metadata =
+            json!({"name": "kv-preflight-0", "namespace": "ns", "labels": {PREFLIGHT_LABEL: "kv"}});
+        let pod: Pod = serde_json::from_value(json!({"metadata": metadata})).expect("it is a pod");
+        let key = Key { namespace: "ns".into(), name: "kv".into() };
+        assert_eq!((key_of_preflight(&pod), key_by_label(&pod)), (Some(key), None));
     }
 
     #[test]

@@ -23,9 +23,18 @@ impl World {
     /// What a member of 3.6 or later writes follows the version of the cluster, as far as the member knows it: the target, or
     /// the lowest that a member runs.
     pub fn storage_version(&self, server: &Server) -> Option<Version> {
-        let lowest = self.servers.values().map(|server| server.release.version().minor()).min();
+        let lowest = self.lowest_version();
         let target = self.downgrade.filter(|enabled| enabled.at <= server.applied.index).map(|it| it.to);
         server.release.reports_storage().then_some(target.or(lowest)).flatten()
+    }
+
+    /// etcd does not join a cluster of a later version. Of which version that is, its members decide together.
+    pub fn is_below_cluster(&self, release: Release) -> bool {
+        self.lowest_version().is_some_and(|lowest| release.version().minor() < lowest)
+    }
+
+    fn lowest_version(&self) -> Option<Version> {
+        self.servers.values().map(|server| server.release.version().minor()).min()
     }
 
     pub fn reported_downgrade(&self, release: Release) -> Downgrade {

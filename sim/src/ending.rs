@@ -71,6 +71,7 @@ pub fn differences(world: &World, plans: &[&Plan]) -> Vec<Wrong> {
     let wanted: Vec<Ordinal> = Ordinal::below(size).collect();
     let mut differences = wrong([
         (objects.order.is_none(), Wrong::OrderExists),
+        (objects.preflights.is_empty(), Wrong::Preflights),
         (objects.set.map_or(0, |set| set.spec.replicas) == size, Wrong::Replicas),
         (objects.pods.keys().copied().eq(wanted.iter().copied()), Wrong::Pods),
         (if size > 0 { claims == wanted } else { stopped_claims(world, cluster, &claims) }, Wrong::Volumes),
@@ -104,6 +105,7 @@ fn after_deletion(world: &World) -> Vec<Wrong> {
     let keeps = deleted.goal.on_delete == OnDelete::Retain;
     wrong([
         (objects.set.is_none() && objects.pods.is_empty(), Wrong::PodsOfDeletedCluster),
+        (objects.preflights.is_empty(), Wrong::Preflights),
         (keeps || !own || world.lineage.set_created_late, Wrong::VolumesOfDeletedCluster),
         (!keeps || excused || quorum_is_kept(world), Wrong::RetainedVolumesMissing),
     ])

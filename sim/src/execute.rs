@@ -14,6 +14,7 @@ use etcd_operator_core::status::Trouble;
 use crate::etcd::api::{self, Call};
 use crate::form::Form;
 use crate::kube::{Cluster, Objects, Order, Pod, Record, Set, SetSpec, Template};
+use crate::observe::NODE;
 use crate::rolling;
 use crate::volumes::Volumes;
 use crate::watch;
@@ -113,6 +114,7 @@ fn apply(world: &mut World, write: &Write, wanted: Wanted) -> Outcome {
             world.kube.objects.pods.entry(ordinal).and_modify(|pod| pod.terminating = true);
         }
         Object::Claim(ordinal) => return change_claim(world, ordinal, &write.change, wanted),
+        Object::Preflight(ordinal) => change_preflight(world, ordinal, &write.change, wanted),
         Object::Form => record_form(world, &write.change, wanted),
         Object::Service(_) | Object::Budget => {}
     }
@@ -199,6 +201,18 @@ fn record_form(world: &mut World, change: &Change, wanted: Wanted) {
         Some(record) => Record { version: record.version + 1, form, adopts, ..record },
         None => Record { uid: world.kube.uid(), version: 1, cluster: wanted.cluster, form, adopts },
     });
+}
+
+/// A pod that is deleted is gone at once: nothing confirms its end.
+fn change_preflight(world: &mut World, ordinal: Ordinal, change: &Change, wanted: Wanted) {
+    let Change::CreatePreflight(node) = change else {
+        world.kube.objects.preflights.remove(&ordinal);
+        return;
+    };
+    let node = node.strip_prefix(NODE).and_then(|it| it.strip_prefix('-')?.parse().ok());
+    if let Some(node) = node {
+        world.kube.create_preflight(ordinal, wanted.cluster, wanted.form, node, world.now);
+    }
 }
 
 fn change_claim(world: &mut World, ordinal: Ordinal, change: &Change, wanted: Wanted) -> Outcome {

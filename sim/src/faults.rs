@@ -213,9 +213,10 @@ fn edit_form(world: &mut World) {
         return;
     };
     let formed = cluster.formed.is_some() && world.kube.objects.order.is_none();
-    let flaw =
-        Edit::Flawed(if formed && world.random.chance(500) { Flaw::Crashes } else { Flaw::ImageMissing });
-    let edits = [Edit::Harmless, Edit::Harmless, Edit::Upgrade, Edit::Revert, flaw];
+    let flaws = [Flaw::Crashes, Flaw::Crashes, Flaw::Rejected, Flaw::ImageMissing];
+    let flaw = if formed { world.random.pick(&flaws) } else { None };
+    let flaw = Edit::Flawed(flaw.copied().unwrap_or(Flaw::ImageMissing));
+    let edits = [Edit::Harmless, Edit::Arguments, Edit::Upgrade, Edit::Revert, flaw];
     let edit = *world.random.pick(&edits).unwrap_or(&Edit::Harmless);
     world.edit_form(edit);
 }

@@ -14,20 +14,27 @@ pub struct Form {
     pub number: u64,
     pub release: Release,
     pub flaw: Option<Flaw>,
+    /// Two forms with the same one have the same image and arguments.
+    pub proof: u64,
 }
 
 /// Why no etcd of a form ever runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
     ImageMissing,
+    /// etcd does not accept its arguments.
+    Rejected,
+    /// It accepts them, and exits when it starts.
     Crashes,
 }
 
 /// What a user changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edit {
-    /// Something that does no harm.
+    /// Something that does no harm, and that is neither the image nor an argument.
     Harmless,
+    /// Arguments that etcd accepts.
+    Arguments,
     /// To the next release of etcd, if there is one here.
     Upgrade,
     Flawed(Flaw),
@@ -41,7 +48,11 @@ impl Form {
     }
 
     pub fn wanted(self) -> Wanted {
-        Wanted { form: self.digest(), version: self.release.version() }
+        Wanted { form: self.digest(), version: self.release.version(), proof: Some(self.proof()) }
+    }
+
+    pub fn proof(self) -> Digest {
+        Digest(format!("proof-{}", self.proof))
     }
 }
 
@@ -71,14 +82,17 @@ impl Forms {
 impl World {
     pub fn new_form(&mut self, release: Release, flaw: Option<Flaw>) -> Form {
         self.forms.count += 1;
-        Form { number: self.forms.count, release, flaw }
+        Form { number: self.forms.count, release, flaw, proof: self.forms.count }
     }
 
     pub fn edit_form(&mut self, edit: Edit) {
         let Some(there) = self.kube.objects.cluster.as_ref().map(|cluster| cluster.form) else { return };
         let recorded = self.kube.objects.record.map(|record| record.form);
         let form = match edit {
-            Edit::Harmless => self.new_form(there.release, None),
+            Edit::Harmless if there.flaw.is_none() => {
+                Form { proof: there.proof, ..self.new_form(there.release, None) }
+            }
+            Edit::Harmless | Edit::Arguments => self.new_form(there.release, None),
             // 3.7 needs members that run 3.6 together.
             Edit::Upgrade if there.release == Release::V3_6 && recorded != Some(there) => {
                 self.new_form(there.release, None)

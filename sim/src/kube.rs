@@ -2,6 +2,7 @@
 //! controllers and kubelets that act on them.
 
 mod controllers;
+mod preflight;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -18,6 +19,7 @@ use crate::etcd::{Data, Tick};
 use crate::form::Form;
 use crate::observe::uid;
 use crate::volumes::{Class, Volumes};
+pub use preflight::Preflight;
 
 /// What the API server holds.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -29,6 +31,7 @@ pub struct Objects {
     pub cleared: BTreeSet<MemberId>,
     pub set: Option<Set>,
     pub pods: BTreeMap<Ordinal, Pod>,
+    pub preflights: BTreeMap<Ordinal, Preflight>,
     pub claims: BTreeMap<Ordinal, Claim>,
 }
 
@@ -119,6 +122,8 @@ pub struct Pod {
     pub set: Option<u64>,
     pub template: Template,
     pub created: Tick,
+    /// Where it is placed.
+    pub node: Option<u64>,
     pub terminating: bool,
     pub published: bool,
     pub ready: bool,
@@ -263,6 +268,7 @@ impl Objects {
             Object::Form => self.record.map(|it| ("form", it.uid, it.version)),
             Object::Set => self.set.map(|it| ("set", it.uid, it.version)),
             Object::Pod(ordinal) => self.pods.get(&ordinal).map(|it| ("pod", it.uid, 0)),
+            Object::Preflight(ordinal) => self.preflights.get(&ordinal).map(|it| ("preflight", it.uid, 0)),
             Object::Claim(ordinal) => self.claims.get(&ordinal).map(|it| ("claim", it.uid, it.version)),
             // Nothing depends on them here.
             Object::Service(_) | Object::Budget => None,
@@ -283,6 +289,7 @@ impl Objects {
         let ordinals = || Ordinal::below(u8::MAX);
         let pods = ordinals().filter(|it| self.pods.get(it) != before.pods.get(it)).count();
         let claims = ordinals().filter(|it| self.claims.get(it) != before.claims.get(it)).count();
-        changed.into_iter().map(u64::from).sum::<u64>() + (pods + claims) as u64
+        let tried = ordinals().filter(|it| self.preflights.get(it) != before.preflights.get(it)).count();
+        changed.into_iter().map(u64::from).sum::<u64>() + (pods + claims + tried) as u64
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use etcd_operator_core::decide::Goal;
 use etcd_operator_core::observe::{Reply, etcd};
 use etcd_operator_core::observed::{
-    Claim, Cluster, Etcd, FormRecord, Formed, Observed, Order, Pod, Seen, Set, Versions,
+    Claim, Cluster, Etcd, FormRecord, Formed, Observed, Order, Ordinal, Pod, Preflight, Seen, Set, Versions,
 };
 use etcd_operator_core::request::Object;
 use etcd_operator_core::round::Memory;
@@ -14,6 +14,9 @@ use jiff::Timestamp;
 use crate::etcd::Tick;
 use crate::kube::Objects;
 use crate::world::World;
+
+/// What the names of nodes begin with.
+pub const NODE: &str = "node";
 
 /// How well the operator sees etcd.
 #[derive(Clone, Copy, Debug, Default)]
@@ -68,11 +71,13 @@ pub fn observe(
             uid: uid("form", record.uid),
             form: record.form.digest(),
             version: record.form.release.version(),
+            proof: Some(record.form.proof()),
             held_generation: None,
             adopts: record.adopts.map(|former| uid("cluster", former)),
             cleared: objects.cleared.clone(),
         }),
         pods: objects.pods.iter().map(|(&ordinal, pod)| (ordinal, see_pod(pod))).collect(),
+        preflights: own_preflights(objects, cluster.uid),
         claims: objects.claims.iter().map(|(&ordinal, claim)| (ordinal, see_claim(claim, set))).collect(),
         etcd: ask(world, objects, ago, sight),
         taken: BTreeSet::new(),
@@ -96,11 +101,28 @@ fn see_pod(pod: &crate::kube::Pod) -> Pod {
         published: pod.published,
         etcd: pod.reported.clone(),
         form: Some(pod.template.form.digest()),
-        node: None,
+        node: pod.node.map(|node| uid(NODE, node)),
         agent: pod.template.agent,
         orphaned: pod.set.is_none(),
+        version: Some(pod.template.form.release.version()),
         created: Some(time(pod.created)),
     }
+}
+
+fn own_preflights(objects: &Objects, cluster: u64) -> BTreeMap<Ordinal, Preflight> {
+    let own = objects.preflights.iter().filter(|(_, pod)| pod.cluster == cluster);
+    own.map(|(&ordinal, pod)| {
+        let seen = Preflight {
+            uid: uid("preflight", pod.uid),
+            terminating: false,
+            created: time(pod.created),
+            node: Some(uid(NODE, pod.node)),
+            proof: Some(pod.form.proof()),
+            state: pod.state.clone(),
+        };
+        (ordinal, seen)
+    })
+    .collect()
 }
 
 fn see_claim(claim: &crate::kube::Claim, set: Option<crate::kube::Set>) -> Claim {

@@ -136,6 +136,7 @@ impl Operator {
             cleared: order.as_deref().unwrap_or(live).cleared.clone(),
             set: set.as_deref().unwrap_or(live).set,
             pods: pods.as_deref().unwrap_or(live).pods.clone(),
+            preflights: pods.as_deref().unwrap_or(live).preflights.clone(),
             claims: claims.as_deref().unwrap_or(live).claims.clone(),
         }
     }

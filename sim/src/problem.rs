@@ -64,6 +64,8 @@ pub enum Violation {
     FormSpread(Ordinal),
     /// The operator ended a pod while the StatefulSet's controller would not create it in the wanted form.
     EndedUnprepared(Ordinal),
+    /// The operator ended a pod before the wanted form had passed its trial wherever members serve.
+    EndedUntried(Ordinal),
     /// The operator ended the pod of the leader before those of followers.
     LeaderEndedFirst(Ordinal),
     /// The operator stopped writes for a reason of its own, and neither a user nor a window allowed that.
@@ -93,6 +95,7 @@ pub enum Wrong {
     Agents,
     Template,
     Record,
+    Preflights,
     /// A volume has another size or class than is wanted, although it could have it.
     VolumeForms,
     VolumeTemplate,
@@ -116,6 +119,7 @@ impl Violation {
             | Self::TooManyEnded { .. }
             | Self::FormSpread(_)
             | Self::EndedUnprepared(_)
+            | Self::EndedUntried(_)
             | Self::LeaderEndedFirst(_)
             | Self::EndedWithoutConsent(_)
             | Self::OldEntriesRead(_)

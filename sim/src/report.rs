@@ -53,6 +53,7 @@ impl Default for Reporter {
             record: None,
             set: None,
             pods: BTreeMap::new(),
+            preflights: BTreeMap::new(),
             claims: BTreeMap::new(),
             listed: BTreeMap::new(),
             services: BTreeMap::new(),

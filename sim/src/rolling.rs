@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use etcd_operator_core::observed::{Observed, Ordinal, Seen};
+use etcd_operator_core::observed::{Observed, Ordinal, PreflightState, Seen};
 use etcd_operator_core::plan::{Action, Plan};
 use etcd_operator_core::quorum::quorum;
 use etcd_operator_core::schedule::Opening;
@@ -135,7 +135,10 @@ pub fn pod_may_end(world: &mut World, ordinal: Ordinal, wanted: Wanted, evicted:
         let pod = world.kube.objects.pods.get(it);
         pod.is_some_and(|pod| pod.created + world.past.depth + 2 < world.now)
     };
-    let spreads = world.is_on_trial(wanted.form) && world.pods_of(wanted.form).any(|it| known(&it));
+    // One that cannot join yet proves nothing.
+    let joined = |it: &Ordinal| members.values().any(|peer| peer.ordinal == *it);
+    let spreads =
+        world.is_on_trial(wanted.form) && world.pods_of(wanted.form).any(|it| known(&it) && joined(&it));
     if spreads && !wanted.late && !world.has_rivals {
         world.violate(Violation::FormSpread(ordinal));
     }
@@ -219,4 +222,26 @@ fn end_is_safe(world: &mut World, seen: &Observed, ordinal: Ordinal) {
     if knows_leader && leads && others.iter().any(waits) {
         world.violate(Violation::LeaderEndedFirst(ordinal));
     }
+    if !is_tried(world, seen, wanted) {
+        world.violate(Violation::EndedUntried(ordinal));
+    }
+}
+
+/// Whether the image and the arguments of a form are known to work: all members ran them, a member serves with them, or a pod
+/// has passed on the node of every member that serves, as far as the operator reaches it.
+fn is_tried(world: &World, seen: &Observed, wanted: Form) -> bool {
+    let objects = &world.kube.objects;
+    let serves = |it: &Ordinal| {
+        let answer = seen.etcd.answers.get(it).and_then(Seen::known);
+        answer.is_some_and(|answer| answer.linearizable)
+    };
+    let passed = |node| {
+        let mut pods = objects.preflights.values().filter(|pod| Some(pod.node) == node);
+        pods.any(|pod| pod.form.proof == wanted.proof && pod.state == PreflightState::Passed)
+    };
+    let serving = objects.pods.iter().filter(|(it, pod)| !pod.terminating && serves(it));
+    let serving: Vec<_> = serving.map(|(_, pod)| pod).collect();
+    objects.record.is_none_or(|record| record.form.proof == wanted.proof)
+        || serving.iter().any(|pod| pod.template.form == wanted)
+        || serving.iter().all(|pod| passed(pod.node))
 }

@@ -210,6 +210,7 @@ impl World {
         {
             volume.owner = Some(cluster);
         }
+        let is_refused = matches!(verdict, Verdict::Join(..)) && self.is_below_cluster(form.release);
         let (state, data) = match verdict {
             Verdict::Wait(state) => (state, None),
             Verdict::Restart => (Process::Started, on_volume),
@@ -229,7 +230,7 @@ impl World {
         if unreadable {
             self.violate(Violation::OldEntriesRead(ordinal));
         }
-        let crashes = state == Process::Started && (form.flaw == Some(Flaw::Crashes) || unreadable);
+        let crashes = state == Process::Started && (form.flaw.is_some() || unreadable || is_refused);
         if let Some(data) = data.filter(|_| !crashes) {
             self.note(|| format!("etcd {ordinal} starts as {} with {} entries", data.member, data.log.len()));
             if let Some(volume) = self.kube.volumes.get_mut(&id) {

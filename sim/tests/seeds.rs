@@ -9,6 +9,7 @@ use etcd_operator_core::observed::Ordinal;
 use etcd_operator_sim::agreement::Contradiction;
 use etcd_operator_sim::bugs::Bug;
 use etcd_operator_sim::etcd::Release;
+use etcd_operator_sim::form::{Edit, Flaw};
 use etcd_operator_sim::problem::{Problem, Violation};
 use etcd_operator_sim::run::Success;
 use etcd_operator_sim::script::{Script, Step};
@@ -35,14 +36,14 @@ type Symptom = fn(&Problem) -> bool;
 
 /// A planted bug, the seed that finds it fast, and what it looks like then. A change of the simulated world can make
 /// a seed miss its bug: then the test names another one.
-const CORPUS: [(Bug, u64, Symptom); 20] = [
-    (Bug::QuorumSkipped, 13, |problem| matches!(problem, Problem::Violated(Violation::QuorumLost { .. }))),
+const CORPUS: [(Bug, u64, Symptom); 21] = [
+    (Bug::QuorumSkipped, 3, |problem| matches!(problem, Problem::Violated(Violation::QuorumLost { .. }))),
     (Bug::VolumeReused, 19, does_not_converge),
     (Bug::OldOrderHonoured, 6, |problem| {
         use Violation::{EntryLost, OrderUsedTwice, SecondCluster};
         matches!(problem, Problem::Violated(OrderUsedTwice(_) | SecondCluster(_) | EntryLost(_)))
     }),
-    (Bug::LabelSkipped, 2788, does_not_converge),
+    (Bug::LabelSkipped, 6381, does_not_converge),
     (Bug::CacheTrusted, 4071, |problem| {
         use Violation::{MemberVolumeDeleted, VoterDisrupted};
         matches!(problem, Problem::Violated(VoterDisrupted { .. } | MemberVolumeDeleted(_)))
@@ -59,12 +60,13 @@ const CORPUS: [(Bug, u64, Symptom); 20] = [
         matches!(problem, Problem::Violated(Violation::VolumeAdoptedUnasked(_)))
     }),
     (Bug::TemplateUnread, 5, |problem| matches!(problem, Problem::Violated(Violation::EndedUnprepared(_)))),
-    (Bug::TemplateKept, 711, |problem| matches!(problem, Problem::Violated(Violation::FormSpread(_)))),
+    (Bug::TemplateKept, 1986, |problem| matches!(problem, Problem::Violated(Violation::FormSpread(_)))),
     (Bug::RolledTrusted, 1, |problem| {
         use Violation::{FormSpread, QuorumLost, TooManyEnded};
         matches!(problem, Problem::Violated(FormSpread(_) | QuorumLost { .. } | TooManyEnded { .. }))
     }),
-    (Bug::LeaderFirst, 5, |problem| matches!(problem, Problem::Violated(Violation::LeaderEndedFirst(_)))),
+    (Bug::LeaderFirst, 30, |problem| matches!(problem, Problem::Violated(Violation::LeaderEndedFirst(_)))),
+    (Bug::TrialSkipped, 5, |problem| matches!(problem, Problem::Violated(Violation::EndedUntried(_)))),
     (Bug::MarginSkipped, 14, |problem| matches!(problem, Problem::Violated(Violation::QuorumLost { .. }))),
     (Bug::RecordedEarly, 1, |problem| matches!(problem, Problem::Violated(Violation::RecordedEarly(_)))),
     (Bug::SilenceHidden, 2, |problem| {
@@ -77,8 +79,8 @@ const CORPUS: [(Bug, u64, Symptom); 20] = [
     (Bug::MissingSetIgnored, 4, |problem| {
         matches!(problem, Problem::Violated(Violation::VoterDisrupted { .. }))
     }),
-    (Bug::LinksIgnored, 889, |problem| matches!(problem, Problem::Violated(Violation::VotersApart { .. }))),
-    (Bug::OldEntriesIgnored, 1529, |problem| {
+    (Bug::LinksIgnored, 677, |problem| matches!(problem, Problem::Violated(Violation::VotersApart { .. }))),
+    (Bug::OldEntriesIgnored, 2410, |problem| {
         matches!(problem, Problem::Violated(Violation::OldEntriesRead(_)))
     }),
 ];
@@ -194,4 +196,14 @@ fn planted_bugs_are_found_by_their_seeds() {
         }
     }
     assert!(stale.is_empty(), "the corpus is stale; seeds that find these bugs now: {stale:?}");
+}
+
+/// An image that is missing, or arguments that etcd rejects, are found before a member stops.
+#[test]
+fn what_a_trial_finds_restarts_no_member() {
+    for flaw in [Flaw::ImageMissing, Flaw::Rejected] {
+        let steps = vec![Step::Edit(Edit::Flawed(flaw)), Step::Later(600), Step::Edit(Edit::Revert)];
+        let success = play(&Script { steps, ..Script::calm(5, 3, &[]) });
+        assert_eq!(success.restarts, 0, "{flaw:?}");
+    }
 }

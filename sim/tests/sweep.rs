@@ -6,13 +6,16 @@ use etcd_operator_core::decide::{OnDelete, OnStop};
 use etcd_operator_core::observed::Ordinal;
 use etcd_operator_core::schedule::{Schedule, Window};
 use etcd_operator_sim::bugs::Bug;
-use etcd_operator_sim::etcd::Release;
+use etcd_operator_sim::etcd::{Release, Tick};
 use etcd_operator_sim::form::{Edit, Flaw};
 use etcd_operator_sim::operator::Disturbance;
 use etcd_operator_sim::problem::{Problem, Violation};
 use etcd_operator_sim::run::Success;
 use etcd_operator_sim::script::{Script, Step};
 use etcd_operator_sim::volumes::{Class, Volumes};
+
+/// Whatever was edited so long ago has had its effect, or never will.
+const SETTLED: Tick = 100;
 
 fn scripts() -> Vec<(&'static str, Script)> {
     let sizes = |size, sizes: &[u8]| Script::calm(11, size, sizes);
@@ -76,12 +79,22 @@ fn rolls() -> Vec<(String, Script)> {
     let roll = |steps: &[Step]| Script { steps: steps.to_vec(), ..Script::calm(11, 3, &[]) };
     let (edit, later) = (Step::Edit(Edit::Harmless), Step::Later(150));
     let volumes = |mebibytes, class| Step::Volumes(Volumes { mebibytes, class });
+    let (arguments, soon) = (Step::Edit(Edit::Arguments), Step::Later(4));
     let flawed = |flaw| Step::Edit(Edit::Flawed(flaw));
     let mut scripts: Vec<(String, Script)> = Ordinal::below(3)
         .map(|leader| (format!("roll, pod {leader} leads"), roll(&[Step::Lead(leader), edit])))
         .collect();
     let more = [
         ("upgrade", roll(&[Step::Edit(Edit::Upgrade)])),
+        ("arguments", roll(&[arguments])),
+        ("edit in mid-trial", roll(&[arguments, soon, arguments])),
+        ("revert in mid-trial", roll(&[arguments, soon, Step::Edit(Edit::Revert)])),
+        ("pod deleted in mid-trial", roll(&[arguments, soon, Step::DeletePod(Ordinal(0))])),
+        (
+            "a node is down in mid-trial",
+            roll(&[arguments, soon, Step::NodeDown(Ordinal(1)), later, Step::NodesUp]),
+        ),
+        ("arguments of a member alone", Script { size: 1, ..roll(&[arguments]) }),
         ("a node is down", roll(&[Step::NodeDown(Ordinal(1)), edit, later, Step::NodesUp])),
         ("edit in mid-roll", roll(&[edit, Step::WhenRolled(1), edit])),
         ("revert in mid-roll", roll(&[edit, Step::WhenRolled(2), Step::Edit(Edit::Revert)])),
@@ -105,8 +118,10 @@ fn rolls() -> Vec<(String, Script)> {
         ),
     ];
     scripts.extend(more.map(|(name, script)| (name.to_owned(), script)));
-    for flaw in [Flaw::ImageMissing, Flaw::Crashes] {
-        let bad = [flawed(flaw), Step::WhenRolled(1), later];
+    for flaw in [Flaw::ImageMissing, Flaw::Rejected, Flaw::Crashes] {
+        // What a trial finds reaches no pod.
+        let begun = if flaw == Flaw::Crashes { Step::WhenRolled(1) } else { later };
+        let bad = [flawed(flaw), begun, later];
         let (revert, again) = (Step::Edit(Edit::Revert), Step::DeletePod(Ordinal(0)));
         let then = |steps: &[Step]| roll(&[&bad[..], steps].concat());
         scripts.extend([
@@ -132,12 +147,12 @@ fn a_disturbance_of_any_effect_of_a_roll_restarts_nothing_more() {
                 assert_eq!(disturbed.ending, undisturbed.ending, "{}", context());
                 assert_eq!(disturbed.changes.1, undisturbed.changes.1, "{}", context());
                 // A pod that is created when something happens to the roll serves by the next step, or does not.
-                let in_mid_roll = script.steps.iter().any(|it| matches!(it, Step::WhenRolled(_)));
+                let in_the_middle = |it: &Step| matches!(it, Step::WhenRolled(_) | Step::Later(..SETTLED));
                 // A member that is replaced for another class before its turn has the new form without a restart.
                 let is_replaced = |it: &Step| matches!(it, Step::Volumes(Volumes { class: Class::Fast, .. }));
                 let chance = match script.steps.iter().any(is_replaced) {
                     true => usize::from(script.size),
-                    false => usize::from(in_mid_roll),
+                    false => usize::from(script.steps.iter().any(in_the_middle)),
                 };
                 assert!(
                     disturbed.restarts.abs_diff(undisturbed.restarts) <= chance,

@@ -1,6 +1,7 @@
 //! A stand-in for kubelet, scheduler and volume provisioner on a control plane without nodes ([`crate::api_only`]).
 //!
-//! It is not a kubelet: a pod is one process on this machine, started from the first container. There are no images, no
+//! It is not a kubelet: a pod is one process on this machine, started from the first container, again and again unless the
+//! pod asks for one run. There are no images, no
 //! init containers, no limits and no network of the pod's own; the caller gives each pod an address that this machine
 //! answers to. What Kubernetes' controllers and an operator see is what a kubelet would report, only sooner: addresses,
 //! container states, readiness, restarts, and pods that are gone only when their process is. Each pod has a node of its

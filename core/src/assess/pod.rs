@@ -4,7 +4,8 @@ use serde::Serialize;
 
 use super::Assessment;
 use crate::names::reason;
-use crate::observed::{Blocked, Exit, Ordinal, Process, Seen, Unanswered};
+use crate::observed::{Blocked, Exit, Ordinal, Pod, Process, Seen, Unanswered};
+use crate::version::Version;
 
 /// How far a pod has come: as a member that etcd lists, or on its way to become one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -31,6 +32,11 @@ pub enum PodState {
     AgentWaiting(String),
     /// Its agent still holds the bootstrap order of a cluster that has bootstrapped.
     BootstrapResultPending,
+    /// Not listed, and all members run a later minor version than it does: etcd does not join them.
+    VersionTooLow {
+        version: Version,
+        cluster: Version,
+    },
     /// The agent waits on an empty volume, and other members find the pod.
     Joinable,
 }
@@ -54,10 +60,17 @@ impl Assessment<'_> {
             _ if unlisted && !pod.published => PodState::AddressNotPublished,
             Process::Started if unlisted => self.running_unlisted(ordinal),
             Process::Forming if unlisted => PodState::BootstrapResultPending,
-            Process::Waiting if unlisted => PodState::Joinable,
+            Process::Waiting if unlisted => self.version_too_low(pod).unwrap_or(PodState::Joinable),
             Process::Waiting | Process::Forming => PodState::NotStarted,
             Process::Started => PodState::Running,
         }
+    }
+
+    /// It was created for a version that the members do not have yet, or before they got another one.
+    fn version_too_low(&self, pod: &Pod) -> Option<PodState> {
+        let versions = self.listed()?.list.keys().map(|id| Some(self.answer_of(*id)?.version?.minor()));
+        let (version, cluster) = (pod.version?, versions.min()??);
+        (version.minor() < cluster).then_some(PodState::VersionTooLow { version, cluster })
     }
 
     fn running_unlisted(&self, ordinal: Ordinal) -> PodState {
@@ -78,6 +91,11 @@ impl PodState {
     /// Whether etcd does not start in the pod as it is.
     pub fn cannot_start(&self) -> bool {
         matches!(self, Self::Blocked(_) | Self::Crashing(_))
+    }
+
+    /// Whether etcd would start in it, but not as a member of this cluster.
+    pub fn cannot_join(&self) -> bool {
+        matches!(self, Self::VersionTooLow { .. })
     }
 
     pub fn reason(&self) -> &'static str {
@@ -130,6 +148,16 @@ impl PodState {
                 "bootstrap result not delivered yet",
                 "the bootstrap result",
             ),
+            Self::VersionTooLow { version, cluster } => {
+                let Version { major, minor, .. } = cluster;
+                let text =
+                    format!("etcd {version} cannot join members that all run {major}.{minor} or later");
+                return (
+                    reason::POD_START_FAILED,
+                    text,
+                    "the members to run its version, or a pod with theirs",
+                );
+            }
             Self::Joinable => {
                 (reason::MEMBER_STARTING, "ready to join", "the operator to add it as a learner")
             }

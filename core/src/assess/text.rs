@@ -50,6 +50,16 @@ impl fmt::Display for MemberState {
     }
 }
 
+impl Exit {
+    /// Of a process that is not started again.
+    pub fn once(&self) -> String {
+        match self {
+            Self { code, message } if message.is_empty() => format!("etcd exited with code {code}"),
+            Self { code, message } => format!("etcd exited with code {code}: {message}"),
+        }
+    }
+}
+
 impl fmt::Display for Exit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -3,6 +3,7 @@
 //! cannot start, every other pod that is created gets the form that all members ran together last.
 
 mod consent;
+mod preflight;
 mod reason;
 mod version;
 
@@ -14,10 +15,11 @@ use super::step::SILENCE_SECONDS;
 use crate::asked::Accepted;
 use crate::assess::{Apart, Assessment, PodState, Quorum};
 use crate::form::{Digest, Wanted};
-use crate::observed::{MemberId, Members, Ordinal, Pod, Process, Set};
+use crate::observed::{MemberId, Members, Ordinal, Pod, Process, Seen, Set};
 use crate::plan::{Action, Plan, Refusal, WaitingOn};
 use crate::quorum::quorum;
 use crate::version::path::Verdict;
+pub(crate) use preflight::{Trial, leftovers};
 pub use reason::Reason;
 
 /// With fewer voters a restart stops writes anyway, and a disruption budget would allow no eviction.
@@ -31,10 +33,12 @@ pub struct Roll<'a> {
 }
 
 /// What comes next for the members that do not have the wanted form.
-enum Next {
+enum Next<'a> {
     /// The pod of this ordinal is ended, in one of two ways.
     End(Ordinal, Ending),
     Act(Action),
+    /// The wanted form is tried first, on each of these nodes.
+    Try(Vec<Trial<'a>>),
     Wait(WaitingOn),
     Refuse(Refusal),
     Nothing,
@@ -112,7 +116,7 @@ impl<'a> Roll<'a> {
             Next::End(ordinal, _) => !self.serves(ordinal),
             // With a quorum, other concerns come first.
             Next::Refuse(Refusal::OldEntries { .. }) => self.facts.listed().is_none(),
-            Next::Act(_) | Next::Wait(_) | Next::Refuse(_) | Next::Nothing => false,
+            Next::Act(_) | Next::Try(_) | Next::Wait(_) | Next::Refuse(_) | Next::Nothing => false,
         };
         is_due.then(|| self.plan(next))
     }
@@ -121,7 +125,7 @@ impl<'a> Roll<'a> {
         Some(self.plan(self.next()))
     }
 
-    fn plan(&self, next: Next) -> Plan {
+    fn plan(&self, next: Next<'a>) -> Plan {
         match next {
             Next::End(..) if self.set.template.as_ref() != Some(&self.wanted.form) => {
                 Plan::act(Action::SetTemplate { form: self.wanted.form.clone() })
@@ -136,13 +140,14 @@ impl<'a> Roll<'a> {
                 None => Plan::default(),
             },
             Next::Act(action) => Plan::act(action),
+            Next::Try(trials) => self.plan_of(&trials),
             Next::Wait(waiting) => Plan::wait(waiting),
             Next::Refuse(refusal) => Plan::refuse(refusal),
             Next::Nothing => Plan::default(),
         }
     }
 
-    fn next(&self) -> Next {
+    fn next(&self) -> Next<'a> {
         let outdated: Vec<Ordinal> = self.outdated().map(|(ordinal, _)| ordinal).collect();
         if let Some(cancel) = self.leftover_downgrade() {
             return cancel;
@@ -169,7 +174,9 @@ impl<'a> Roll<'a> {
             };
         }
         let Some(members) = self.facts.listed() else { return Next::Nothing };
-        if let Some((ordinal, state)) = self.rolled().find(|(ordinal, _)| !self.is_proven(*ordinal)) {
+        // A pod whose member is still to be added is not of this rollout: it might not join before the rollout is over.
+        let mut joined = self.rolled().filter(|(ordinal, _)| members.at(*ordinal).is_some());
+        if let Some((ordinal, state)) = joined.find(|(ordinal, _)| !self.is_proven(*ordinal)) {
             return Next::Wait(WaitingOn::Rolled { ordinal, state: state.clone() });
         }
         let away: Vec<Ordinal> = Ordinal::below(self.set.replicas).filter(|it| self.is_away(*it)).collect();
@@ -181,6 +188,10 @@ impl<'a> Roll<'a> {
         }
         if let Some(consent) = self.consent() {
             return Next::Wait(consent);
+        }
+        let trials = self.trials();
+        if !trials.is_empty() {
+            return Next::Try(trials);
         }
         self.before_version(members).unwrap_or_else(|| self.next_of(members, &outdated))
     }
@@ -205,7 +216,7 @@ impl<'a> Roll<'a> {
     }
 
     /// Every pod has the wanted form: a rollout is over when every member serves with it.
-    fn last_to_serve(&self) -> Next {
+    fn last_to_serve(&self) -> Next<'a> {
         let recorded = self.facts.seen.record.as_ref().is_none_or(|record| record.form == self.wanted.form);
         match self.rolled().find(|(ordinal, _)| !recorded && !self.is_proven(*ordinal)) {
             Some((ordinal, state)) => Next::Wait(WaitingOn::Rolled { ordinal, state: state.clone() }),
@@ -214,7 +225,7 @@ impl<'a> Roll<'a> {
     }
 
     /// Of members whose pods can start, while everybody else is well.
-    fn next_of(&self, members: &Members, outdated: &[Ordinal]) -> Next {
+    fn next_of(&self, members: &Members, outdated: &[Ordinal]) -> Next<'a> {
         let voters = members.voters().count();
         let leader = |ordinal: Ordinal| {
             members.leader.filter(|leader| members.at(ordinal).is_some_and(|it| it.0 == *leader))
@@ -262,9 +273,11 @@ impl<'a> Roll<'a> {
         })
     }
 
-    /// A kubelet can be late to report that etcd runs.
+    /// A kubelet can be late to report that etcd runs. What serves might also be of another cluster.
     fn is_broken(&self, ordinal: Ordinal) -> bool {
-        self.facts.pod(ordinal).cannot_start() && !self.serves(ordinal)
+        let answer = self.facts.seen.etcd.answers.get(&ordinal).and_then(Seen::known);
+        let state = self.facts.pod(ordinal);
+        state.cannot_join() || state.cannot_start() && !answer.is_some_and(|answer| answer.linearizable)
     }
 
     /// One response that is missing proves nothing: until it is certain, the disruption budget decides with us.
@@ -332,23 +345,34 @@ impl<'a> Roll<'a> {
         self.reasons(pod).next().is_none()
     }
 
+    fn has_form(&self, pod: &Pod) -> bool {
+        pod.form.as_ref() == Some(&self.wanted.form)
+    }
+
     /// The pods that stay and are replaced.
     fn outdated(&self) -> impl Iterator<Item = (Ordinal, &'a Pod)> {
         self.pods().filter(|(_, pod)| !self.has_it(pod))
     }
 
-    /// Pods that have the wanted form, and how they are.
+    /// Pods that have the wanted form, and how they are; without those that cannot join before the members have it, too.
     fn rolled(&self) -> impl Iterator<Item = (Ordinal, &PodState)> {
-        self.pods().filter(|(_, pod)| self.has_it(pod)).map(|(ordinal, _)| (ordinal, self.facts.pod(ordinal)))
+        let rolled = self.pods().filter(|(_, pod)| self.has_it(pod));
+        rolled
+            .map(|(ordinal, _)| (ordinal, self.facts.pod(ordinal)))
+            .filter(|(_, state)| !state.cannot_join())
     }
 
     /// A voter that serves and is what was wanted, whatever its pod says.
     pub fn is_proven(&self, ordinal: Ordinal) -> bool {
+        self.serves_as_wanted(ordinal)
+            && self.facts.seen.pods.get(&ordinal).is_some_and(|pod| self.has_it(pod))
+    }
+
+    /// In the wanted version.
+    fn serves_as_wanted(&self, ordinal: Ordinal) -> bool {
         let Some((id, _)) = self.facts.listed().and_then(|members| members.at(ordinal)) else { return false };
         let version = self.facts.answer_of(id).and_then(|answer| answer.version);
-        self.facts.serves(id)
-            && version == Some(self.wanted.version)
-            && self.facts.seen.pods.get(&ordinal).is_some_and(|pod| self.has_it(pod))
+        self.facts.serves(id) && version == Some(self.wanted.version)
     }
 
     fn serves(&self, ordinal: Ordinal) -> bool {

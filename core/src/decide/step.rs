@@ -196,9 +196,14 @@ impl Step<'_> {
         }
     }
 
-    /// The lowest ordinal that is missing and whose pod can join; a pod that cannot start delays only itself.
+    /// The lowest ordinal that is missing and whose pod can join; a pod that cannot start delays only itself. One that cannot
+    /// join before the others have its version must not delay that.
     fn scale_out(&self) -> Opinion {
-        Opinion::holding(Hold::Everything, self.next_to_join())
+        let next = self.next_to_join();
+        let cannot_join = |it: &WaitingOn| matches!(it, WaitingOn::Pod { state, .. } if state.cannot_join());
+        let needs_roll =
+            next.as_ref().is_some_and(|plan| plan.actions.is_empty() && plan.waiting.iter().all(cannot_join));
+        Opinion::holding(if needs_roll { Hold::Nothing } else { Hold::Everything }, next)
     }
 
     fn next_to_join(&self) -> Option<Plan> {

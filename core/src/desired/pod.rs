@@ -50,7 +50,7 @@ impl Desired<'_> {
             enable_service_links: Some(false),
             termination_grace_period_seconds: Some(GRACE_SECONDS),
             security_context: Some(pod_security(template.security_context.as_ref())),
-            tolerations: Some(stay_on_lost_nodes().into_iter().chain(template.tolerations.clone()).collect()),
+            tolerations: Some(tolerations(template)),
             affinity: template.affinity.clone(),
             topology_spread_constraints: Some(self.spreading(template))
                 .filter(|spreading| !spreading.is_empty()),
@@ -131,7 +131,7 @@ impl Desired<'_> {
         ]
     }
 
-    fn member_config(&self, form: &Form, adopts: Option<String>) -> MemberConfig {
+    pub(super) fn member_config(&self, form: &Form, adopts: Option<String>) -> MemberConfig {
         MemberConfig {
             version: form.version.to_string(),
             cluster_uid: self.intent.uid.clone(),
@@ -164,6 +164,10 @@ impl Desired<'_> {
         }
         default_spreading(&self.names.selector())
     }
+}
+
+pub(super) fn tolerations(template: &PodTemplate) -> Vec<Toleration> {
+    stay_on_lost_nodes().into_iter().chain(template.tolerations.clone()).collect()
 }
 
 /// Nobody but the operator replaces a member, so a node that is down for a while evicts none.
@@ -219,14 +223,15 @@ fn sidecar(form: &Form) -> Option<Container> {
         name: SIDECAR.into(),
         image: Some(form.debug_image.clone()?),
         command: Some(["sh", "-c", UNTIL_TOLD_TO_END].map(String::from).to_vec()),
-        resources: Some(sidecar_resources()),
+        resources: Some(small_resources()),
         security_context: Some(container_security()),
         ..Container::default()
     })
 }
 
-/// Next to nothing while it sleeps, and enough for a packet capture or a load test from within the pod.
-fn sidecar_resources() -> ResourceRequirements {
+/// Next to nothing while the sidecar sleeps, and enough for a packet capture or a load test from within the pod. A
+/// ResourceQuota asks for all four, and a preflight pod has to fit on a node that is almost full.
+pub(super) fn small_resources() -> ResourceRequirements {
     let amounts = |cpu: &str, memory: &str| {
         Some(BTreeMap::from(
             [("cpu", cpu), ("memory", memory)].map(|(name, it)| (name.into(), Quantity(it.into()))),
@@ -235,7 +240,7 @@ fn sidecar_resources() -> ResourceRequirements {
     ResourceRequirements { claims: None, requests: amounts("10m", "32Mi"), limits: amounts("500m", "256Mi") }
 }
 
-fn container_security() -> SecurityContext {
+pub(super) fn container_security() -> SecurityContext {
     SecurityContext {
         allow_privilege_escalation: Some(false),
         read_only_root_filesystem: Some(true),

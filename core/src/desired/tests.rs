@@ -195,3 +195,70 @@ fn volumes_that_were_adopted_stay_so_when_the_annotation_is_removed() {
     assert_eq!(adopted(&recreated).as_deref(), Some("8d6c"), "also when the StatefulSet is created again");
     assert_eq!(adopted(&of(&later).recreated_set(3, &record(None))), None);
 }
+
+fn preflight(spec: Value) -> Value {
+    let pod = with(spec, |desired| desired.preflight(crate::observed::Ordinal(1), "n1"));
+    serde_json::to_value(pod.expect("the spec is valid")).expect("it is data")
+}
+
+#[test]
+fn a_preflight_pod_runs_etcd_with_the_arguments_of_its_member_and_starts_nothing() {
+    let pod = preflight(json!({
+        "version": "3.6.16", "options": {"snapshotCount": 5000, "extraArguments": {"max-txn-ops": "256"}},
+    }));
+    let etcd = &pod["spec"]["containers"][0];
+    assert_eq!((&etcd["image"], &etcd["command"]), (&json!("quay.io/coreos/etcd:v3.6.16"), &json!(["etcd"])));
+    let arguments = etcd["args"].as_array().expect("a list");
+    for argument in [
+        "--name=kv-1",
+        "--data-dir=/var/lib/etcd/data",
+        "--listen-client-urls=http://0.0.0.0:2379",
+        "--initial-advertise-peer-urls=http://kv-1.kv-peer.shop.svc.cluster.local:2380",
+        "--feature-gates=InitialCorruptCheck=true,CompactHashCheck=true",
+        "--snapshot-count=5000",
+        "--max-txn-ops=256",
+    ] {
+        assert!(arguments.contains(&argument.into()), "{argument} in {arguments:?}");
+    }
+    assert_eq!(arguments.last(), Some(&json!("--version")));
+    assert_eq!((&pod["spec"]["nodeName"], &pod["spec"]["restartPolicy"]), (&json!("n1"), &json!("Never")));
+}
+
+#[test]
+fn a_preflight_pod_has_what_its_member_needs_on_a_node_and_is_as_restricted() {
+    let template = json!({
+        "tolerations": [{"key": "db"}], "imagePullSecrets": [{"name": "s"}], "priorityClassName": "high",
+        "securityContext": {"runAsUser": 1000},
+    });
+    let spec = json!({"podTemplate": template, "resources": {"requests": {"memory": "8Gi"}}});
+    let (tried, member) = (preflight(spec.clone())["spec"].clone(), pod(spec));
+    for same in [
+        "tolerations",
+        "imagePullSecrets",
+        "priorityClassName",
+        "securityContext",
+        "automountServiceAccountToken",
+        "enableServiceLinks",
+    ] {
+        assert_eq!(tried[same], member[same], "{same}");
+    }
+    let (tried, member) = (&tried["containers"][0], &member["containers"][0]);
+    assert_eq!(tried["securityContext"], member["securityContext"]);
+    assert_eq!(tried["terminationMessagePolicy"], member["terminationMessagePolicy"]);
+    assert_eq!(tried["resources"]["requests"], json!({"cpu": "10m", "memory": "32Mi"}));
+    assert_eq!(tried["volumeMounts"], Value::Null);
+}
+
+#[test]
+fn nothing_that_selects_members_selects_a_preflight_pod() {
+    let pod = preflight(json!({}));
+    let labels = pod["metadata"]["labels"].as_object().expect("there are some");
+    assert!(
+        names().selector().keys().all(|key| labels.get(key) != set(json!({}))["metadata"]["labels"].get(key))
+    );
+    assert!(!labels.contains_key(names::CLUSTER_LABEL) && !labels.contains_key("app.kubernetes.io/instance"));
+    assert_eq!(labels[names::PREFLIGHT_LABEL], "kv");
+    assert_eq!(pod["metadata"]["ownerReferences"][0]["uid"], "7d1c");
+    let proof = with(json!({}), |desired| desired.intent.form.proof());
+    assert_eq!(pod["metadata"]["annotations"][names::PROOF_ANNOTATION], json!(proof));
+}

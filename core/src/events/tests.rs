@@ -20,7 +20,7 @@ fn names() -> Names {
 }
 
 fn goal() -> Goal {
-    let form = Wanted { form: Digest("B".into()), version: Version::new(3, 6, 0) };
+    let form = Wanted { form: Digest("B".into()), version: Version::new(3, 6, 0), proof: None };
     Goal { form: Some(form), lowest_agent: Protocol(2), ..Goal::of_size(3) }
 }
 
@@ -81,6 +81,10 @@ fn every_step_has_an_event_in_the_words_of_users() {
         ),
         (Action::DeleteClaim { ordinal, uid: uid() }, "VolumeDeleted: deleted volume data-kv-1"),
         (Action::DeleteSet { uid: uid() }, "PodsRemoved: deleting all pods"),
+        (
+            Action::CreatePreflight { ordinal, node: "n1".into() },
+            "PreflightStarted: trying the new image and arguments on node n1, before a member restarts",
+        ),
         (Action::RemoveFinalizer, "ClusterDeleted: deleted, with all volumes"),
     ] {
         assert_eq!(told(action).as_deref(), Some(expected));
@@ -122,8 +126,8 @@ fn told_while_serving(action: &Action, voters: u8, change: impl FnOnce(&mut Obse
         seen.claims.insert(ordinal, claim);
         let (uid, form) = (format!("pod-{ordinal}"), Some(Digest("A".into())));
         let (terminating, orphaned, published) = (false, false, true);
-        let (etcd, node, agent, created) = (Process::Started, None, Protocol(2), None);
-        let pod = Pod { uid, terminating, published, etcd, form, node, agent, orphaned, created };
+        let (etcd, node, agent, created, version) = (Process::Started, None, Protocol(2), None, None);
+        let pod = Pod { uid, terminating, published, etcd, form, version, node, agent, orphaned, created };
         seen.pods.insert(ordinal, pod);
     }
     change(&mut seen);
@@ -180,6 +184,7 @@ fn a_rollout_ends_with_a_record_and_the_first_record_ends_none() {
             uid: "record".into(),
             form,
             version,
+            proof: None,
             held_generation: None,
             adopts: None,
             cleared: BTreeSet::new(),

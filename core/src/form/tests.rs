@@ -216,3 +216,29 @@ fn what_the_previous_version_wrote_has_the_form_of_its_spec() {
     assert_eq!(Digest::on(template.metadata.as_ref().expect("it has metadata")), None);
     assert_eq!(read(&set).digest(), form(json!({"size": 3, "version": "3.6.16"})).digest());
 }
+
+#[test]
+fn a_preflight_pod_proves_image_and_arguments_and_nothing_that_it_does_not_have() {
+    let proof = |spec: Value| form(spec).proof();
+    let pod = |template: Value| json!({"podTemplate": template});
+    for proved in [
+        json!({"version": "3.5.22"}),
+        json!({"repository": "registry:5000/etcd"}),
+        json!({"options": {"snapshotCount": 5000}}),
+        json!({"options": {"extraArguments": {"log-level": "debug"}}}),
+        pod(json!({"imagePullSecrets": [{"name": "s"}]})),
+        pod(json!({"securityContext": {"runAsUser": 1000}})),
+        pod(json!({"priorityClassName": "high"})),
+    ] {
+        assert_ne!(proof(proved.clone()), proof(json!({})), "{proved}");
+    }
+    for other in [
+        json!({"resources": {"requests": {"cpu": 2}, "limits": {"memory": "1Gi"}}}),
+        json!({"debugSidecar": {}}),
+        pod(
+            json!({"nodeSelector": {"disk": "fast"}, "tolerations": [{"key": "db"}], "labels": {"team": "shop"}}),
+        ),
+    ] {
+        assert_eq!(proof(other.clone()), proof(json!({})), "{other}");
+    }
+}

@@ -21,8 +21,8 @@ pub mod condition {
         STALLED = "Stalled";
         /// True when it is known that too few members can serve; Unknown when no member responds.
         QUORUM_LOST = "QuorumLost";
-        /// True while a restarted member keeps a rollout from going on; Unknown while it still has time to serve; absent
-        /// without a rollout.
+        /// True while a restarted member or a preflight pod keeps a rollout from going on; Unknown while it still has time;
+        /// absent without a rollout.
         ROLLOUT_STALLED = "RolloutStalled";
         /// True while volumes do not have the size or the class that the spec asks for; absent otherwise.
         VOLUMES_DIFFER = "VolumesDiffer";
@@ -124,6 +124,8 @@ pub mod reason {
 
         // What stops a rollout.
         IMAGE_PULL_FAILED = "ImagePullFailed";
+        /// etcd does not accept its new arguments, or the new image cannot be run.
+        PREFLIGHT_FAILED = "PreflightFailed";
         MEMBER_CRASHING = "MemberCrashing";
         /// The image contains another version of etcd than its tag says.
         VERSION_MISMATCH = "VersionMismatch";
@@ -176,6 +178,7 @@ pub mod event {
         STATEFULSET_RECREATED = "StatefulSetRecreated";
         PODS_REMOVED = "PodsRemoved";
         POD_DELETED = "PodDeleted";
+        PREFLIGHT_STARTED = "PreflightStarted";
         MEMBER_RESTARTED = "MemberRestarted";
         DOWNGRADE_ENABLED = "DowngradeEnabled";
         DOWNGRADE_CANCELLED = "DowngradeCancelled";

@@ -2,9 +2,11 @@
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use serde_json::Value;
 
 use super::Reply;
 use crate::observed::{Blocked, Exit, Process};
+use crate::version::Version;
 
 const ETCD: &str = "etcd";
 const BACK_OFF: &str = "CrashLoopBackOff";
@@ -21,7 +23,7 @@ pub(super) struct Ran {
 
 /// What the status of a pod alone reports.
 #[derive(Debug, PartialEq, Eq)]
-enum Reported {
+pub(super) enum Reported {
     /// The container runs: whether agent or etcd, only asking tells.
     Running,
     /// Nothing is wrong. The kubelet reports a second later that it runs.
@@ -45,7 +47,12 @@ pub(super) fn process(pod: &Pod, reply: Option<&Reply>, ran: Ran, now: Timestamp
     }
 }
 
-fn reported(pod: &Pod) -> Reported {
+pub(super) fn version(pod: &Pod) -> Option<Version> {
+    let etcd = pod.spec.as_ref()?.containers.iter().find(|container| container.name == ETCD)?;
+    Version::parse(etcd.image.as_deref()?.rsplit(':').next()?)
+}
+
+pub(super) fn reported(pod: &Pod) -> Reported {
     let Some(etcd) = etcd_status(pod) else {
         return before_start(pod);
     };
@@ -66,7 +73,7 @@ fn reported(pod: &Pod) -> Reported {
     before_start(pod)
 }
 
-fn is_young(pod: &Pod, now: Timestamp) -> bool {
+pub(super) fn is_young(pod: &Pod, now: Timestamp) -> bool {
     let created = pod.metadata.creation_timestamp.as_ref();
     created.is_some_and(|created| now.duration_since(created.0) < CREATED_WITHIN)
 }
@@ -77,7 +84,7 @@ pub fn image(pod: &Pod) -> Option<&str> {
     containers.iter().find(|container| container.name == ETCD)?.image.as_deref()
 }
 
-fn etcd_status(pod: &Pod) -> Option<&ContainerStatus> {
+pub(super) fn etcd_status(pod: &Pod) -> Option<&ContainerStatus> {
     let statuses = pod.status.as_ref()?.container_statuses.as_ref()?;
     statuses.iter().find(|status| status.name == ETCD)
 }
@@ -104,14 +111,23 @@ fn before_start(pod: &Pod) -> Reported {
     })
 }
 
-/// Of a message of the agent, which is one line, or of the end of a log: the line in which etcd gives up, or the last one.
-fn last_words(message: &str) -> String {
-    let lines = || message.lines().map(str::trim).filter(|line| !line.is_empty());
+/// Of a message of the agent, which is one line, or of the end of a log: the line in which etcd gives up, or the last one. If
+/// etcd does not accept an argument, its usage follows what it has to say.
+pub(super) fn last_words(message: &str) -> String {
+    let before_usage = message.split_once("\nUsage:\n").map_or(message, |(words, _)| words);
+    let lines = || before_usage.lines().map(str::trim).filter(|line| !line.is_empty());
     let gives_up = |line: &&str| {
         line.starts_with("panic:")
             || ["fatal", "panic"].iter().any(|it| line.contains(&format!("\"level\":\"{it}\"")))
     };
-    shortened(lines().rfind(gives_up).or(lines().next_back()).unwrap_or_default())
+    shortened(&words_of(lines().rfind(gives_up).or(lines().next_back()).unwrap_or_default()))
+}
+
+/// etcd logs JSON with the time. What it has to say is the same after each crash, and so is the status then.
+fn words_of(line: &str) -> String {
+    let log: Value = serde_json::from_str(line).unwrap_or_default();
+    let words: Vec<&str> = ["msg", "error"].iter().filter_map(|it| log.get(it)?.as_str()).collect();
+    if words.is_empty() { line.into() } else { words.join(": ") }
 }
 
 pub(super) fn shortened(message: &str) -> String {
@@ -124,7 +140,7 @@ pub(super) fn shortened(message: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 
@@ -185,8 +201,14 @@ mod tests {
         };
         let (first, fatal) =
             (r#"{"level":"info","msg":"starting"}"#, r#"{"level":"fatal","msg":"no such file"}"#);
-        assert_eq!(reported(&log(&[first, fatal, "goroutine 1 [running]:", ""])), exit(1, fatal));
+        assert_eq!(reported(&log(&[first, fatal, "goroutine 1 [running]:", ""])), exit(1, "no such file"));
+        let warning =
+            r#"{"level":"warn","ts":"2026-01-01T00:00:00Z","msg":"failed to verify flags","error":"open x"}"#;
+        assert_eq!(reported(&log(&[first, warning])), exit(1, "failed to verify flags: open x"));
         assert_eq!(reported(&log(&[first, "unknown flag: --x", ""])), exit(1, "unknown flag: --x"));
+        let (unknown, usage) =
+            ("flag provided but not defined: -x", "Usage:\n\n  etcd [flags]\n    Start an etcd server.");
+        assert_eq!(reported(&log(&[first, unknown, usage, ""])), exit(1, unknown));
         let silent = json!({"terminated": {"exitCode": 2}});
         assert_eq!(reported(&etcd(waiting, silent, 1)), exit(2, ""));
     }

@@ -31,6 +31,7 @@ fn objects(states: &[Value]) -> Objects {
         record: None,
         set: None,
         pods: (0..).zip(states).map(pod).collect(),
+        preflights: BTreeMap::new(),
         claims: BTreeMap::new(),
         listed: Listed::new(),
         services: BTreeMap::new(),
@@ -270,6 +271,7 @@ fn members_are_asked_whom_they_reach_only_while_one_might_end_or_another_lead() 
         form: Some(crate::form::Wanted {
             form: Digest(form.into()),
             version: crate::version::Version::new(3, 6, 0),
+            proof: None,
         }),
         ..Goal::of_size(3)
     };

@@ -19,7 +19,9 @@ impl WaitingOn {
             Self::Hashes { .. } => reason::COMPARING_DATA,
             Self::SetGone => reason::STATEFULSET_RECREATING,
             Self::OthersServe { .. } => reason::AWAITING_RECOVERY,
-            Self::Template | Self::Rolled { .. } | Self::PodsBack { .. } => reason::ROLLING_OUT,
+            Self::Template | Self::Preflight { .. } | Self::Rolled { .. } | Self::PodsBack { .. } => {
+                reason::ROLLING_OUT
+            }
             Self::Consent { .. } => reason::CONSENT_REQUIRED,
             Self::Approval { .. } => reason::APPROVAL_REQUIRED,
             Self::Successor { .. } => reason::AWAITING_RECOVERY,
@@ -47,6 +49,7 @@ impl Refusal {
             Self::StopNeedsQuorum { .. } => reason::QUORUM_REQUIRED,
             Self::NoSuccessor { .. } => reason::NO_SUCCESSOR,
             Self::EditHeld => reason::NOT_ROLLED_OUT,
+            Self::PreflightFailed { .. } => reason::PREFLIGHT_FAILED,
             Self::VersionPath(_) | Self::OldEntries { .. } => reason::VERSION_PATH,
             Self::VolumesCannotShrink { .. } => reason::VOLUMES_CANNOT_SHRINK,
             Self::ClassNeedsMembers { .. } => reason::STORAGE_CLASS_NEEDS_MEMBERS,

@@ -64,6 +64,10 @@ impl Terms<'_> {
             Action::AdoptClaim { ordinal, uid: _ } => format!("adopt {}", self.volume(*ordinal)),
             Action::DeletePod { ordinal, uid: _ } => format!("delete {}", self.pod(*ordinal)),
             Action::EvictPod { ordinal, uid: _ } => format!("evict {}", self.pod(*ordinal)),
+            Action::CreatePreflight { ordinal, node } => {
+                format!("create {} on node {node}", self.preflight(*ordinal))
+            }
+            Action::DeletePreflight { ordinal, uid: _ } => format!("delete {}", self.preflight(*ordinal)),
             Action::RecordForm { form } => match self {
                 Self::Numbers => format!("record that all members have form {form}"),
                 Self::Names { .. } => "record what all members run with".into(),
@@ -138,6 +142,9 @@ impl Terms<'_> {
                 format!("other members to serve before the next one is replaced: {}", self.members(down))
             }
             WaitingOn::Template => "the StatefulSet controller to read the new pod template".into(),
+            WaitingOn::Preflight { ordinals } => {
+                format!("preflight pods to succeed: {}", list(ordinals, |&it| self.bare_preflight(it)))
+            }
             WaitingOn::Rolled { ordinal, state } => {
                 format!("{} to serve after its restart: {}", self.pod(*ordinal), state.text())
             }
@@ -242,6 +249,11 @@ impl Terms<'_> {
                 edit of the spec"
                     .into()
             }
+            Refusal::PreflightFailed { ordinal, node, exit } => format!(
+                "{} on node {node}: {}; no member was restarted: revert the edit, or correct it",
+                self.preflight(*ordinal),
+                exit.once()
+            ),
             Refusal::VersionPath(refusal) => format!("spec.version: {refusal}"),
             Refusal::VolumesCannotShrink { wanted_bytes, volumes } => {
                 let largest = volumes.iter().map(|(_, bytes)| *bytes).max().unwrap_or(*wanted_bytes);
@@ -284,6 +296,17 @@ impl Terms<'_> {
         match self {
             Self::Numbers => format!("pod {ordinal}"),
             Self::Names { names, .. } => names.pod(ordinal),
+        }
+    }
+
+    pub fn preflight(self, ordinal: Ordinal) -> String {
+        format!("preflight pod {}", self.bare_preflight(ordinal))
+    }
+
+    fn bare_preflight(self, ordinal: Ordinal) -> String {
+        match self {
+            Self::Numbers => ordinal.to_string(),
+            Self::Names { names, .. } => names.preflight(ordinal),
         }
     }
 

@@ -10,7 +10,7 @@ use kube::core::params::{DeleteParams, Patch, PatchParams, PostParams, Precondit
 use kube::core::{ApiResource, DynamicObject, Request as Builder, Resource};
 use serde_json::{Value, json};
 
-use super::{Change, OnlyIf, Write};
+use super::{Change, Object, OnlyIf, Write};
 use crate::agent::Protocol;
 use crate::api::{EtcdCluster, Quantity};
 use crate::asked::Accepted;
@@ -137,6 +137,10 @@ pub fn http(write: &Write, target: Target<'_>) -> Option<Request<Vec<u8>>> {
             let record =
                 json!(desired?.record(&Record { cleared: members.clone(), ..target.record?.clone() }));
             api.replace(&name, &post(), only_if.inside(record).to_string().into_bytes())
+        }
+        Change::CreatePreflight(node) => {
+            let Object::Preflight(ordinal) = *object else { return None };
+            create(json!(desired?.preflight(ordinal, node)?))
         }
         Change::SetReplicas(replicas) => merge(json!({"spec": {"replicas": replicas}})),
         Change::Merge(fields) => merge(fields.clone()),

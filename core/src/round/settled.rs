@@ -30,7 +30,20 @@ impl Settled {
 
 /// Whether two observations differ only in what changes although nothing happens.
 pub fn show_the_same(one: &Observed, other: &Observed) -> bool {
-    let Observed { now: _, versions: _, cluster, order, set, record, pods, claims, nodes, taken, etcd } = one;
+    let Observed {
+        now: _,
+        versions: _,
+        cluster,
+        order,
+        set,
+        record,
+        pods,
+        preflights,
+        claims,
+        nodes,
+        taken,
+        etcd,
+    } = one;
     let Etcd { answers, members, via, silent_since } = etcd;
     let same = |(one, other): (&Seen<Answer>, &Seen<Answer>)| match (one, other) {
         (Seen::Known(one), Seen::Known(other)) => {
@@ -44,7 +57,7 @@ pub fn show_the_same(one: &Observed, other: &Observed) -> bool {
         && *silent_since == theirs.silent_since
         && answers.keys().eq(theirs.answers.keys())
         && answers.values().zip(theirs.answers.values()).all(same)
-        && (pods, nodes) == (&other.pods, &other.nodes)
+        && (pods, preflights, nodes) == (&other.pods, &other.preflights, &other.nodes)
         && (cluster, order, set) == (&other.cluster, &other.order, &other.set)
         && (record, claims, taken) == (&other.record, &other.claims, &other.taken)
 }

@@ -21,8 +21,9 @@ impl View<'_> {
 
     /// The same, as far as it does not depend on whether the spec is valid.
     pub fn blocked(&self) -> Option<(&'static str, String)> {
-        // That an edit is held concerns no member, and `Ready` reports it.
-        let refusals = self.basis.plan.refusals.iter().filter(|it| **it != Refusal::EditHeld);
+        // That an edit is held or fails its trial concerns no member, and other conditions report it.
+        let elsewhere = |it: &&Refusal| matches!(it, Refusal::EditHeld | Refusal::PreflightFailed { .. });
+        let refusals = self.basis.plan.refusals.iter().filter(|it| !elsewhere(it));
         let refusals: Vec<_> = refusals.collect();
         if let Some(first) = refusals.first() {
             let texts: Vec<_> = refusals.iter().map(|refusal| self.terms().refused(refusal)).collect();

@@ -229,6 +229,10 @@ fn at_rest(view: &View<'_>) -> (Value, &'static str, String) {
     if !failed_writes.is_empty() {
         return (Value::True, reason::WRITE_FAILED, failures(failed_writes));
     }
+    let is_about_trial = |it: &&Refusal| matches!(it, Refusal::PreflightFailed { .. });
+    if let Some(failed) = view.basis.plan.refusals.iter().find(is_about_trial) {
+        return (Value::False, failed.reason(), "blocked, see condition RolloutStalled".into());
+    }
     if !not_applied.is_empty() || view.refused_rollout().is_some() {
         return (Value::False, reason::NOT_ROLLED_OUT, "edits not in effect, see condition Ready".into());
     }

@@ -9,20 +9,20 @@ use crate::observed::{Blocked, Ordinal, Seen};
 use crate::plan::{Action, Refusal};
 use crate::version::Version;
 
-/// How long a restarted member can take to serve before the rollout counts as stalled.
-const SERVES_WITHIN_SECONDS: i64 = 60;
+/// How long a restarted member can take to serve, or a preflight pod to succeed, before the rollout counts as stalled.
+pub(super) const SERVES_WITHIN_SECONDS: i64 = 60;
 
 pub(super) struct Rollout<'a> {
-    view: &'a View<'a>,
-    roll: Roll<'a>,
+    pub(super) view: &'a View<'a>,
+    pub(super) roll: Roll<'a>,
 }
 
-/// Why a restarted member does not count as rolled.
-struct Cause {
-    reason: &'static str,
-    text: String,
+/// Why a restarted member does not count as rolled, or a preflight pod has not succeeded.
+pub(super) struct Cause {
+    pub reason: &'static str,
+    pub text: String,
     /// Time alone does not end it.
-    lasting: bool,
+    pub lasting: bool,
 }
 
 impl<'a> View<'a> {
@@ -79,8 +79,11 @@ impl Rollout<'_> {
 
     /// The steps of the plan, as parts of the rollout.
     pub fn steps(&self) -> Vec<String> {
-        let mut steps = vec![self.progress()];
-        for action in &self.view.basis.plan.actions {
+        let tried = self.tried().map(|tried| format!(", {tried}")).unwrap_or_default();
+        let mut steps = vec![self.progress() + &tried];
+        let is_about_trials =
+            |it: &&Action| matches!(it, Action::CreatePreflight { .. } | Action::DeletePreflight { .. });
+        for action in self.view.basis.plan.actions.iter().filter(|it| !is_about_trials(it)) {
             match self.next(action) {
                 Some(next) => steps[0] += &format!(", next {next}"),
                 None => steps.push(self.other(action)),
@@ -119,6 +122,9 @@ impl Rollout<'_> {
 
     /// Whether the rollout is stalled: unknown while a restarted member has not had its time to serve.
     pub fn stalled(&self) -> (Value, &'static str, String) {
+        if let Some(before_the_first) = self.stalled_trial() {
+            return before_the_first;
+        }
         let unproven: Vec<_> = self.unproven().collect();
         let lasting: Vec<_> = unproven.iter().filter(|(_, cause)| cause.lasting).collect();
         let Some((first, cause)) = lasting.first().copied().or(unproven.first()) else {
@@ -142,19 +148,22 @@ impl Rollout<'_> {
     fn way_out(&self, ordinal: Ordinal, cause: &Cause) -> String {
         let pod = self.view.basis.names.pod(ordinal);
         let since = self.down_since(ordinal).map(|since| format!(" has not served since {since:.0}"));
-        let edit = match self.view.basis.edited {
-            [] => "the edit".into(),
-            fields => format!("the edit of {}", fields.join(", ")),
-        };
-        let Cause { text, .. } = cause;
+        let (Cause { text, .. }, edit) = (cause, self.edit());
         format!(
             "{pod}{}: {text}; the rollout waits for it: revert {edit}, or correct it",
             since.unwrap_or_default()
         )
     }
 
+    pub(super) fn edit(&self) -> String {
+        match self.view.basis.edited {
+            [] => "the edit".into(),
+            fields => format!("the edit of {}", fields.join(", ")),
+        }
+    }
+
     /// What the condition said of this pod before, if it was stalled.
-    fn reported(&self, pod: &str) -> Option<(Value, &'static str, String)> {
+    pub(super) fn reported(&self, pod: &str) -> Option<(Value, &'static str, String)> {
         let before = find(&self.view.before.conditions, condition::ROLLOUT_STALLED)?;
         let same = before.status == "True" && before.message.split([' ', ':']).next() == Some(pod);
         let reason = reason::ALL.iter().find(|reason| **reason == before.reason).filter(|_| same)?;
@@ -189,14 +198,8 @@ impl Rollout<'_> {
         if *pod == PodState::Running {
             return self.cause_of_running(ordinal);
         }
-        let no_image =
-            matches!(pod, PodState::Blocked(Blocked::Container { reason, .. }) if is_about_the_image(reason));
         let crashes = matches!(pod, PodState::Crashing(_));
-        let reason = match (no_image, crashes) {
-            (true, _) => reason::IMAGE_PULL_FAILED,
-            (false, true) => reason::MEMBER_CRASHING,
-            (false, false) => pod.reason(),
-        };
+        let reason = if crashes { reason::MEMBER_CRASHING } else { reason_of(pod) };
         Cause { reason, text: pod.text(), lasting }
     }
 
@@ -250,6 +253,13 @@ impl Rollout<'_> {
         };
         Some(self.view.since(&id, false).0)
     }
+}
+
+/// That an image is missing has a reason of its own.
+pub(super) fn reason_of(pod: &PodState) -> &'static str {
+    let no_image =
+        matches!(pod, PodState::Blocked(Blocked::Container { reason, .. }) if is_about_the_image(reason));
+    if no_image { reason::IMAGE_PULL_FAILED } else { pod.reason() }
 }
 
 /// In the kubelet's words: `ErrImagePull`, `ImagePullBackOff`, `InvalidImageName`.

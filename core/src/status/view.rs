@@ -108,7 +108,10 @@ impl<'a> View<'a> {
         let keeps_books = |action: &Action| {
             let bookkeeping = matches!(
                 action,
-                Action::RecordFormed { .. } | Action::LabelClaim { .. } | Action::DeleteOrder { .. }
+                Action::RecordFormed { .. }
+                    | Action::LabelClaim { .. }
+                    | Action::DeleteOrder { .. }
+                    | Action::DeletePreflight { .. }
             );
             let about_forms = matches!(action, Action::RecordForm { .. } | Action::SetTemplate { .. });
             let bookkeeping = bookkeeping || about_forms && self.rollout().is_none();
@@ -218,6 +221,11 @@ impl<'a> View<'a> {
         let without = [reason::QUORUM_LOST, reason::MEMBERS_UNREACHABLE];
         stalled.is_some_and(|it| without.contains(&it.reason.as_str()))
             || available.is_some_and(|it| it.reason == reason::QUORUM_LOST)
+    }
+
+    /// Whether the spec has not been edited since the last status.
+    pub fn is_of_same_generation(&self) -> bool {
+        self.before.observed_generation == self.history.generation
     }
 
     /// Whether the condition has had this value for so long.

@@ -68,6 +68,7 @@ fn left_by(intent: &Intent, agent_image: &str) -> Objects {
         order: None,
         record: None,
         pods: BTreeMap::from([(Ordinal(0), pod_of(&set))]),
+        preflights: BTreeMap::new(),
         set: Some(set),
         claims: BTreeMap::new(),
         listed: Listed::new(),

@@ -3,7 +3,7 @@
 use etcd_operator_core::assess::assess;
 use etcd_operator_core::decide::{Goal, decide};
 use etcd_operator_core::form::{Digest, Wanted};
-use etcd_operator_core::observed::{Observed, Ordinal, Pod};
+use etcd_operator_core::observed::{Observed, Ordinal, Pod, PreflightState};
 use etcd_operator_core::plan::{Action, Plan};
 use etcd_operator_core::quorum::quorum;
 use etcd_operator_core::schedule::Opening;
@@ -45,6 +45,35 @@ proptest! {
             let edited = goal.form.as_ref().map(|it| &it.form) != seen.pods[&ordinal].form.as_ref();
             prop_assert!(edited || Opening::of(&goal.windows, seen.now) == Opening::Now, "{plan}");
         }
+    }
+
+    /// etcd does not join members that all run a later minor version.
+    #[test]
+    fn no_pod_joins_below_the_version_of_all_members((goal, seen) in anything()) {
+        let plan = decide(&goal, &seen);
+        let Some(members) = seen.etcd.members.known() else { return Ok(()) };
+        let lowest = members.list.keys().map(|id| Some(answer_of(&seen, *id)?.version?.minor())).min().flatten();
+        for action in &plan.actions {
+            if let Action::AddLearner { ordinal, .. } = action {
+                let version = seen.pods[ordinal].version.map(|version| version.minor());
+                prop_assert!(lowest.is_none() || version.is_none() || version >= lowest, "{plan}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_serving_member_stops_before_its_form_is_tried_wherever_one_serves((goal, seen) in anything()) {
+        let plan = decide(&goal, &seen);
+        for ordinal in ended(&plan).filter(|it| !seen.cluster.deleting && serves(*it, &seen)) {
+            prop_assert!(is_tried(&goal, &seen), "{ordinal}: {plan}");
+        }
+    }
+
+    #[test]
+    fn a_settled_cluster_has_no_preflight_pods((goal, seen) in anything()) {
+        let plan = decide(&goal, &seen);
+        let judged = plan == Plan::default() && !seen.cluster.deleting && goal.form.is_some();
+        prop_assert!(!judged || seen.preflights.values().all(|pod| pod.terminating));
     }
 
     #[test]
@@ -127,6 +156,23 @@ pub fn may_end(ordinal: Ordinal, goal: &Goal, seen: &Observed) -> bool {
 
 fn is_rolled(pod: &Pod, wanted: &Wanted, goal: &Goal) -> bool {
     pod.form.as_ref() == Some(&wanted.form) && pod.agent >= goal.lowest_agent
+}
+
+/// Whether nothing is left to try of the wanted form: it is what all members ran, a member serves in it, or a pod has passed
+/// on every node of a member that serves.
+fn is_tried(goal: &Goal, seen: &Observed) -> bool {
+    let (Some(wanted), Some(record)) = (&goal.form, &seen.record) else { return true };
+    let has_it = |pod: &Pod| pod.form.as_ref() == Some(&wanted.form);
+    let passed = |node: &String| {
+        let mut pods =
+            seen.preflights.values().filter(|pod| !pod.terminating && pod.node.as_ref() == Some(node));
+        pods.any(|pod| pod.state == PreflightState::Passed && pod.proof == wanted.proof)
+    };
+    record.proof == wanted.proof
+        || staying(seen).any(|(it, pod)| has_it(pod) && is_proven(it, wanted, seen))
+        || staying(seen)
+            .filter(|(it, pod)| !has_it(pod) && serves(*it, seen))
+            .all(|(_, pod)| pod.node.as_ref().is_some_and(passed))
 }
 
 /// The pods that the StatefulSet keeps.

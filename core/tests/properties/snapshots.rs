@@ -9,7 +9,7 @@ use etcd_operator_core::form::{Digest, Wanted};
 use etcd_operator_core::member::MemberProgress;
 use etcd_operator_core::observed::{
     Alarm, Answer, Blocked, Claim, ClusterId, Exit, FormRecord, Formed, Member, MemberId, Members, Observed,
-    Order, Ordinal, Pod, Process, Seen, Set, Unanswered,
+    Order, Ordinal, Pod, Preflight, PreflightState, Process, Seen, Set, Unanswered,
 };
 use etcd_operator_core::schedule::{Schedule, Window};
 use etcd_operator_core::version::Version;
@@ -128,17 +128,55 @@ fn form() -> impl Strategy<Value = Option<Digest>> {
     prop_oneof![10 => Just(digest(OLD)), 10 => Just(digest(NEW)), 1 => Just(digest("C")), 1 => Just(None)]
 }
 
+/// A preflight pod cannot tell form C from the old one.
+pub fn proof_of(form: &Digest) -> Digest {
+    Digest(if form.0 == "C" { OLD.into() } else { form.0.clone() })
+}
+
+/// Two pods share one.
+fn node(ordinal: Ordinal) -> String {
+    format!("n{}", ordinal.0.max(1))
+}
+
+fn preflight() -> impl Strategy<Value = Option<Preflight>> {
+    let state = select(vec![
+        PreflightState::Pending,
+        PreflightState::Passed,
+        PreflightState::Passed,
+        PreflightState::Passed,
+        PreflightState::Blocked(Blocked::SlowCreation),
+        PreflightState::Failed(Exit { code: 1, message: String::new() }),
+        PreflightState::Interrupted("Evicted".into()),
+    ]);
+    let proof = form().prop_map(|form| form.as_ref().map(proof_of));
+    let pod = (state, proof, prop::bool::weighted(0.1), select(vec![0_i64, 90])).prop_map(
+        |(state, proof, terminating, created)| Preflight {
+            uid: "preflight".into(),
+            terminating,
+            created: at(created),
+            node: None,
+            proof,
+            state,
+        },
+    );
+    option::weighted(0.7, pod)
+}
+
 fn wanted() -> impl Strategy<Value = Option<Wanted>> {
     let version = select(vec![Version::new(3, 6, 11), Version::new(3, 6, 11), Version::new(3, 5, 30)]);
-    (form(), version).prop_map(|(form, version)| Some(Wanted { form: form?, version }))
+    (form(), version).prop_map(|(form, version)| {
+        let form = form?;
+        Some(Wanted { proof: Some(proof_of(&form)), form, version })
+    })
 }
 
 fn record() -> impl Strategy<Value = Option<FormRecord>> {
     (form(), prop::bool::weighted(0.1)).prop_map(|(form, held)| {
         let held_generation = held.then_some(1);
         let (uid, version) = ("record".into(), Version::new(3, 6, 11));
-        let (adopts, cleared) = (None, BTreeSet::new());
-        Some(FormRecord { uid, form: form?, version, held_generation, adopts, cleared })
+        let (adopts, cleared, form) = (None, BTreeSet::new(), form?);
+        let proof = Some(proof_of(&form));
+        Some(FormRecord { uid, form, version, proof, held_generation, adopts, cleared })
     })
 }
 
@@ -203,10 +241,14 @@ fn almost_settled() -> impl Strategy<Value = (Goal, Observed)> {
 fn rolling() -> impl Strategy<Value = (Goal, Observed)> {
     let changes = vec((form(), prop::bool::weighted(0.1), prop::bool::weighted(0.15), agent()), 9);
     let small = option::weighted(0.3, settled_with(1..=2));
-    (settled(), small, wanted(), template(), record(), changes).prop_map(
-        |(any, small, wanted, template, record, changes)| {
+    (settled(), small, wanted(), template(), record(), changes, vec(preflight(), 9)).prop_map(
+        |(any, small, wanted, template, record, changes, preflights)| {
             let (mut goal, mut seen) = small.unwrap_or(any);
             goal.form = wanted;
+            for (ordinal, preflight) in Ordinal::below(9).zip(preflights) {
+                let node = Some(node(ordinal));
+                seen.preflights.extend(preflight.map(|it| (ordinal, Preflight { node, ..it })));
+            }
             seen.record = record;
             seen.cluster.generation = Some(1);
             seen.set.iter_mut().for_each(|set| set_template(set, &template));
@@ -277,7 +319,8 @@ fn settled_with(sizes: RangeInclusive<u8>) -> impl Strategy<Value = (Goal, Obser
         goal.paused = false;
         let version = Version::new(3, 5, 30);
         let form = Digest(OLD.into());
-        goal.form = Some(Wanted { form: form.clone(), version });
+        let proof = Some(proof_of(&form));
+        goal.form = Some(Wanted { form: form.clone(), version, proof: proof.clone() });
         let mut seen = empty();
         seen.cluster.formed = Some(Formed { id: ID, since: at(0) });
         let template = Some(form.clone());
@@ -287,6 +330,7 @@ fn settled_with(sizes: RangeInclusive<u8>) -> impl Strategy<Value = (Goal, Obser
             uid,
             form: form.clone(),
             version,
+            proof,
             held_generation: None,
             adopts: None,
             cleared: Default::default(),
@@ -327,8 +371,8 @@ fn fill(seen: &mut Observed, ordinal: usize, slot: &Slot) {
     let Slot { pod, claim, member, index, hash, alarmed, reaches, version, cluster } = slot.clone();
     if let Some((etcd, terminating, published, form, agent)) = pod {
         let (uid, created) = (format!("pod-{ordinal}"), Some(at(i64::from(ordinal.0) / 2)));
-        let (node, orphaned) = (None, false);
-        let pod = Pod { uid, terminating, published, etcd, form, node, agent, orphaned, created };
+        let (node, orphaned) = (Some(node(ordinal)), false);
+        let pod = Pod { uid, terminating, published, etcd, form, version, node, agent, orphaned, created };
         seen.pods.insert(ordinal, pod);
     }
     if let Some((label, terminating, bound, owner)) = claim {

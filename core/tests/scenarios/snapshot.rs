@@ -11,7 +11,8 @@ use etcd_operator_core::member::MemberProgress;
 use etcd_operator_core::names::{ANNOTATION_OF, Names};
 use etcd_operator_core::observed::{
     Alarm, Answer, Blocked, Claim, Cluster, ClusterId, Exit, FormRecord, Formed, Member, MemberId, Members,
-    Node, Nodes, Observed, Order, Ordinal, Pod, Process, Resize, Seen, Set, Unanswered, Unread, VolumeForm,
+    Node, Nodes, Observed, Order, Ordinal, Pod, Preflight, PreflightState, Process, Resize, Seen, Set,
+    Unanswered, Unread, VolumeForm,
 };
 use etcd_operator_core::schedule::{Schedule, Window};
 use etcd_operator_core::snapshot::Snapshot;
@@ -90,6 +91,9 @@ fn understand(words: &[&str], goal: &mut Goal, seen: &mut Observed) -> Result<()
         ("pod" | "pods", [which, rest @ ..]) => {
             range(which, 10)?.try_for_each(|ordinal| read_pod(Ordinal(ordinal as u8), rest, seen))
         }
+        ("preflight" | "preflights", [which, rest @ ..]) => {
+            range(which, 10)?.try_for_each(|ordinal| read_preflight(Ordinal(ordinal as u8), rest, seen))
+        }
         ("claim" | "claims", [which, rest @ ..]) => {
             range(which, 10)?.try_for_each(|ordinal| read_claim(Ordinal(ordinal as u8), rest, seen))
         }
@@ -166,12 +170,14 @@ fn read_goal(words: &[&str], goal: &mut Goal) -> Result<()> {
     Ok(())
 }
 
-/// `form=B`, or with another version than that of every member: `form=B@3.6.16`.
+/// `form=B`, or with another version than that of every member: `form=B@3.6.16`. `form=B~A` has the image and the arguments
+/// of form A.
 fn wanted(word: &str) -> Result<Wanted> {
     let form = word.strip_prefix("form=").unwrap_or(word);
     let (form, version) = form.split_once('@').unwrap_or((form, "3.6.0"));
     let version = Version::parse(version).ok_or("no version")?;
-    Ok(Wanted { form: Digest(form.into()), version })
+    let (form, proof) = form.split_once('~').unwrap_or((form, form));
+    Ok(Wanted { form: Digest(form.into()), version, proof: Some(Digest(format!("{proof}@{version}"))) })
 }
 
 /// The version of what an agent writes: `agent=2`.
@@ -226,11 +232,12 @@ fn read_template(words: &[&str], set: &mut Set) -> Result<()> {
 }
 
 fn read_record(form: &str, words: &[&str], seen: &mut Observed) -> Result<()> {
-    let Wanted { form, version } = wanted(form)?;
+    let Wanted { form, version, proof } = wanted(form)?;
     let mut record = FormRecord {
         uid: "record-uid".into(),
         form,
         version,
+        proof,
         held_generation: None,
         adopts: None,
         cleared: BTreeSet::new(),
@@ -287,6 +294,7 @@ fn read_pod(ordinal: Ordinal, words: &[&str], seen: &mut Observed) -> Result<()>
         node: None,
         agent: Protocol::CURRENT,
         orphaned: false,
+        version: None,
         created: None,
     });
     for word in words {
@@ -314,7 +322,11 @@ fn read_pod(ordinal: Ordinal, words: &[&str], seen: &mut Observed) -> Result<()>
             "unpublished" => pod.published = false,
             "no-node" => pod.node = None,
             "orphaned" => pod.orphaned = true,
-            form if form.starts_with("form=") => pod.form = Some(wanted(form)?.form),
+            form if form.starts_with("form=") => {
+                let Wanted { form: digest, version, .. } = wanted(form)?;
+                pod.version = form.contains('@').then_some(version);
+                pod.form = Some(digest);
+            }
             node if node.starts_with("node=") => pod.node = Some(node["node=".len()..].into()),
             agent if agent.starts_with("agent=") => pod.agent = protocol(agent)?,
             time if time.starts_with("created=") => {
@@ -362,6 +374,43 @@ fn nodes(seen: &mut Observed) -> &mut Nodes {
         Seen::Known(nodes) => nodes,
         Seen::Unknown(_) => unreachable!("made known above"),
     }
+}
+
+fn read_preflight(ordinal: Ordinal, words: &[&str], seen: &mut Observed) -> Result<()> {
+    let mut preflight = seen.preflights.remove(&ordinal).unwrap_or(Preflight {
+        uid: format!("preflight-{ordinal}-uid"),
+        terminating: false,
+        created: seen.now,
+        node: Some(format!("n{ordinal}")),
+        proof: None,
+        state: PreflightState::Pending,
+    });
+    for word in words {
+        match word.split_once('=').unwrap_or((word, "")) {
+            ("gone", "") => return Ok(()),
+            ("pending", "") => preflight.state = PreflightState::Pending,
+            ("passed", "") => preflight.state = PreflightState::Passed,
+            ("failed", "") => {
+                let message = "flag provided but not defined: -x".into();
+                preflight.state = PreflightState::Failed(Exit { code: 2, message });
+            }
+            ("no-image", "") => {
+                let (reason, message) = ("ImagePullBackOff".into(), "no such image".into());
+                preflight.state = PreflightState::Blocked(Blocked::Container { reason, message });
+            }
+            ("slow", "") => preflight.state = PreflightState::Blocked(Blocked::SlowCreation),
+            ("interrupted", "") => {
+                preflight.state = PreflightState::Interrupted("OutOfcpu: the node is full".into());
+            }
+            ("terminating", "") => preflight.terminating = true,
+            ("node", node) => preflight.node = Some(node.into()),
+            ("created", seconds) => preflight.created = at(number(seconds)?),
+            ("form", _) => preflight.proof = wanted(word)?.proof,
+            _ => return Err(format!("{word} is not understood")),
+        }
+    }
+    seen.preflights.insert(ordinal, preflight);
+    Ok(())
 }
 
 fn read_claim(ordinal: Ordinal, words: &[&str], seen: &mut Observed) -> Result<()> {

@@ -2,6 +2,7 @@
 
 mod disturbed;
 mod planned;
+mod preflight;
 mod stopped;
 
 use std::collections::BTreeMap;
@@ -35,8 +36,14 @@ pub fn tests(field: &Topology) -> Vec<Test> {
         field.exclusive("rolls::every_minor_version_and_back", |c| {
             planned::minor_versions_and_back(c).boxed_local()
         }),
-        field.shared("rolls::a_missing_image_goes_no_further_and_is_taken_back", |c| {
-            stopped::missing_image(c).boxed_local()
+        field.shared("rolls::a_missing_image_stops_no_member_and_is_taken_back", |c| {
+            preflight::missing_image(c).boxed_local()
+        }),
+        field.exclusive("rolls::an_argument_that_etcd_rejects_stops_no_member", |c| {
+            preflight::rejected_argument(c).boxed_local()
+        }),
+        field.shared("rolls::an_upgrade_is_tried_once_on_each_node", |c| {
+            preflight::once_on_each_node(c).boxed_local()
         }),
         field.shared("rolls::a_crash_at_the_second_member_goes_no_further_and_is_taken_back", |c| {
             stopped::crash_at_the_second(c).boxed_local()

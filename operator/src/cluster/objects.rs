@@ -32,6 +32,9 @@ pub fn cached(caches: &Caches, cluster: Arc<EtcdCluster>, names: &Names) -> Obje
     let by_ordinal = Ordinal::below(MAX_SIZE);
     let pods = by_ordinal.filter_map(|it| Some((it, get(&caches.pods, names, Object::Pod(it))?)));
     let by_ordinal = Ordinal::below(MAX_SIZE);
+    let tried = |it| (it, get(&caches.preflights, names, Object::Preflight(it)));
+    let preflights = by_ordinal.map(tried);
+    let by_ordinal = Ordinal::below(MAX_SIZE);
     let claims = by_ordinal.filter_map(|it| Some((it, get(&caches.claims, names, Object::Claim(it))?)));
     let services = Role::ALL.map(|it| (it, get(&caches.services, names, Object::Service(it))));
     let mut taken = BTreeSet::new();
@@ -40,6 +43,7 @@ pub fn cached(caches: &Caches, cluster: Arc<EtcdCluster>, names: &Names) -> Obje
         record: ours(Object::Form, get(&caches.orders, names, Object::Form), &cluster, &mut taken),
         set: ours(Object::Set, get(&caches.sets, names, Object::Set), &cluster, &mut taken),
         pods: pods.collect(),
+        preflights: our_preflights(preflights, &cluster, &mut taken),
         claims: claims.collect(),
         listed: listed(slices.iter().map(|slice| &**slice)),
         services: our_services(services, &cluster, &mut taken),
@@ -55,7 +59,8 @@ pub fn cached(caches: &Caches, cluster: Arc<EtcdCluster>, names: &Names) -> Obje
 /// Everything is asked for by its name: after a write, the API server answers a list only when its own cache has
 /// caught up, a tenth of a second later, but a name at once. What the peer Service lists is as cached. Nothing goes
 /// wrong by it, because it names pods by their UIDs: at worst one that is listed by now is waited for. Services and the
-/// budget are asked for only if the caches do not have them: then somebody else may have their names.
+/// budget are asked for only if the caches do not have them: then somebody else may have their names. Preflight pods are
+/// asked for only if there can be any: they come after the record of a form.
 pub async fn live(
     client: &Client,
     caches: &Caches,
@@ -82,8 +87,10 @@ pub async fn live(
             known => Ok(known.clone()),
         }
     };
-    let (pods, claims, services, budget) = futures::try_join!(
+    let tried = if record.is_some() || !known.preflights.is_empty() { ordinals } else { 0 };
+    let (pods, preflights, claims, services, budget) = futures::try_join!(
         read_all::<Pod>(client, names, ordinals, Object::Pod),
+        read_all::<Pod>(client, names, tried, Object::Preflight),
         read_all::<PersistentVolumeClaim>(client, names, ordinals, Object::Claim),
         try_join_all(services),
         budget,
@@ -95,6 +102,11 @@ pub async fn live(
         record: ours(Object::Form, record, &cluster, &mut taken),
         set: ours(Object::Set, set, &cluster, &mut taken),
         pods: labelled(pods, Object::Pod, names, &mut taken),
+        preflights: our_preflights(
+            preflights.into_iter().map(|(ordinal, pod)| (ordinal, Some(pod))),
+            &cluster,
+            &mut taken,
+        ),
         claims: labelled(claims, Object::Claim, names, &mut taken),
         listed: known.listed,
         services: known.services,
@@ -111,6 +123,15 @@ fn our_services(
     taken: &mut BTreeSet<Taken>,
 ) -> BTreeMap<Role, Arc<Service>> {
     let ours = |(role, found)| Some((role, ours(Object::Service(role), found, cluster, taken)?));
+    found.into_iter().filter_map(ours).collect()
+}
+
+fn our_preflights(
+    found: impl IntoIterator<Item = (Ordinal, Option<Arc<Pod>>)>,
+    cluster: &EtcdCluster,
+    taken: &mut BTreeSet<Taken>,
+) -> BTreeMap<Ordinal, Arc<Pod>> {
+    let ours = |(ordinal, found)| Some((ordinal, ours(Object::Preflight(ordinal), found, cluster, taken)?));
     found.into_iter().filter_map(ours).collect()
 }
 
@@ -138,7 +159,7 @@ fn ordinals_to_ask(cluster: &EtcdCluster, set: Option<&StatefulSet>, known: &Obj
     }
     let replicas = set.and_then(|set| set.spec.as_ref()?.replicas).unwrap_or(0);
     let wanted = replicas.max(cluster.spec.size);
-    let last_seen = known.pods.keys().chain(known.claims.keys()).max();
+    let last_seen = known.pods.keys().chain(known.preflights.keys()).chain(known.claims.keys()).max();
     let seen = last_seen.map_or(0, |last| last.0.saturating_add(1));
     u8::try_from(wanted).unwrap_or(MAX_SIZE).max(seen).min(MAX_SIZE)
 }

@@ -77,7 +77,8 @@ fn trials() -> Vec<Trial> {
             what_comes_later_is_said_and_no_secret_is_read;
         rolls:
             a_template_is_replaced_as_a_whole_and_only_as_it_was_observed
-            a_pod_is_evicted_only_if_it_is_the_observed_one_and_the_budget_allows_it;
+            a_pod_is_evicted_only_if_it_is_the_observed_one_and_the_budget_allows_it
+            a_preflight_pod_is_created_once_and_is_gone_as_soon_as_it_is_deleted;
         rules:
             the_api_server_and_the_operator_agree_on_every_spec_and_the_field_that_is_wrong;
     }

@@ -5,6 +5,7 @@ use std::fmt::Debug;
 use etcd_operator_core::api::EtcdCluster;
 use etcd_operator_core::desired::{Desired, services};
 use etcd_operator_core::names::Names;
+use etcd_operator_core::observed::Ordinal;
 use etcd_operator_core::validate::validate;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Namespace, Pod, Service, ServiceAccount};
@@ -71,4 +72,5 @@ pub async fn a_namespace_that_is_restricted_takes_everything_that_makes_up_a_clu
         .await;
     let set = created::<StatefulSet>(&client, &desired.stateful_set(0, &intent.form)).await;
     created::<Pod>(&client, &first_pod(&set)).await;
+    created::<Pod>(&client, &desired.preflight(Ordinal(0), "n1").expect("the spec is valid")).await;
 }

@@ -164,3 +164,22 @@ pub async fn a_pod_is_evicted_only_if_it_is_the_observed_one_and_the_budget_allo
         pod.is_none_or(|pod| pod.uid().as_ref() != Some(&uid) || pod.metadata.deletion_timestamp.is_some())
     );
 }
+
+pub async fn a_preflight_pod_is_created_once_and_is_gone_as_soon_as_it_is_deleted() {
+    let place = Place::new().await;
+    let cluster = place.cluster(json!({"size": 1})).await;
+    let object = Object::Preflight(Ordinal(0));
+    // There is no such node, as if its kubelet were down.
+    let change = Change::CreatePreflight("n1".into());
+    let create = Write { object, only_if: OnlyIf::Absent, change };
+    let created = place.send(&create, &cluster, None).await.expect("the operator may create it");
+    assert_eq!(place.send(&create, &cluster, None).await, Err(Some(409)));
+    let delete = |uid: &Value| {
+        let only_if = OnlyIf::Same(uid.as_str().unwrap_or_default().into());
+        Write { object, only_if, change: Change::Delete }
+    };
+    assert_eq!(place.send(&delete(&"another".into()), &cluster, None).await, Err(Some(409)));
+    place.send(&delete(&created["metadata"]["uid"]), &cluster, None).await.expect("it is as observed");
+    let pods: Api<Pod> = place.all();
+    assert!(pods.get_opt("kv-preflight-0").await.expect("the API server answers").is_none());
+}

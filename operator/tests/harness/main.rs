@@ -35,6 +35,7 @@ fn trials() -> Vec<Trial> {
             "a_pod_of_a_failed_node_stays_until_it_is_forced_or_the_node_returns",
             notices::pods_of_failed_nodes,
         ),
+        trial("arguments_that_etcd_refuses_stop_no_member", sweep::refused_undisturbed),
         trial("create_with_every_effect_hit", || sweep::each_variant(sweep::CREATE)),
         trial("scale_with_every_effect_hit", || sweep::each_variant(sweep::SCALE)),
         trial("roll_with_every_effect_hit", || sweep::each_variant(sweep::ROLL)),

@@ -186,6 +186,9 @@ fn is_chance(field: &str) -> bool {
     CHANCE.contains(&field) || ["Time", "At", "Timestamp"].iter().any(|end| field.ends_with(end))
 }
 
+/// What a message says before the time at which a member was last seen to serve, and a colon.
+const SINCE: &str = " since 2";
+
 fn simplify(value: &mut Value, words: &[(&str, &str)]) {
     match value {
         Value::Object(fields) => {
@@ -201,6 +204,11 @@ fn simplify(value: &mut Value, words: &[(&str, &str)]) {
         Value::String(text) => {
             for (from, to) in words {
                 *text = text.replace(from, to);
+            }
+            if let Some((before, after)) = text.split_once(SINCE)
+                && let Some((_, after)) = after.split_once("Z:")
+            {
+                *text = format!("{before}:{after}");
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}

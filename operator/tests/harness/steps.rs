@@ -6,7 +6,9 @@ use etcd_client::Client;
 use etcd_operator_core::api::EtcdCluster;
 use etcd_operator_core::etcd_config::{CLIENT_PORT, PEER_PORT};
 use etcd_operator_core::form;
-use etcd_operator_core::names::{ADOPT_ANNOTATION, FORM_ANNOTATION, MEMBER_ID_LABEL};
+use etcd_operator_core::names::{
+    ADOPT_ANNOTATION, CLUSTER_LABEL, FORM_ANNOTATION, MEMBER_ID_LABEL, condition,
+};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
@@ -38,6 +40,8 @@ pub enum Step {
     Edit(&'static str),
     /// The same, and no pod can start with it.
     BadEdit(&'static str),
+    /// The same, and its trial fails.
+    RefusedEdit(&'static str),
     /// The pod is deleted, and returns in the form that all members had together last.
     LosePod(u8),
     /// This member becomes the leader.
@@ -84,6 +88,10 @@ pub enum Until {
     Provisioned {
         size: u8,
         volumes: Volumes,
+    },
+    /// All members serve in the form that is recorded, and the status reports that another one does not work.
+    Refused {
+        size: u8,
     },
     /// Another pod of this name serves, in the form that is recorded.
     Returned {
@@ -174,6 +182,10 @@ impl<'a> Cluster<'a> {
                 self.edit(change).await;
                 Until::Stopped { size: self.size.unwrap_or_default() }
             }
+            Step::RefusedEdit(change) => {
+                self.edit(change).await;
+                Until::Refused { size: self.size.unwrap_or_default() }
+            }
             Step::LosePod(ordinal) => {
                 let pod = pod_name(ordinal);
                 let uid = self.pods().get(&pod).await.expect("it is there").uid();
@@ -204,7 +216,8 @@ impl<'a> Cluster<'a> {
 
     /// None unless all have the same.
     async fn form_of_pods(&self) -> Option<String> {
-        let pods = self.pods().list(&ListParams::default()).await.expect("they can be listed");
+        let members = ListParams::default().labels(CLUSTER_LABEL);
+        let pods = self.pods().list(&members).await.expect("they can be listed");
         let mut forms = pods.iter().map(|pod| pod.annotations().get(FORM_ANNOTATION).cloned());
         let first = forms.next()?;
         first.filter(|first| forms.all(|form| form.as_ref() == Some(first)))
@@ -275,6 +288,18 @@ impl Until {
             Self::Provisioned { size, volumes } => {
                 let all = (0..*size).all(|it| has_volume(recorder, it, *volumes));
                 all && is_ready(&cluster(), *size)
+            }
+            Self::Refused { size } => {
+                let (recorded, cluster) = (recorded(recorder), cluster());
+                let conditions = cluster["status"]["conditions"].as_array().cloned().unwrap_or_default();
+                let is_refusal =
+                    |it: &Value| it["type"] == condition::ROLLOUT_STALLED && it["status"] == "True";
+                let all_have_it = (0..*size).all(|it| form_of(recorder, &pod_name(it)) == recorded);
+                cluster["status"]["readyReplicas"] == json!(size)
+                    && recorded.is_some()
+                    && all_have_it
+                    && template(recorder) == recorded
+                    && conditions.iter().any(is_refusal)
             }
             Self::Returned { pod, uid } => {
                 let there = recorder.object("Pod", pod).unwrap_or_default();

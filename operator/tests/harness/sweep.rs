@@ -31,20 +31,33 @@ const ROLL_ONE: Scenario = Scenario {
     setup: 1,
     ..Scenario::new("roll 1", &[Step::Size(1), Step::Edit(r#"{"options": {"snapshotCount": 5000}}"#)])
 };
-/// It stops at the first member, another pod returns in the old form, and taking the edit back heals it.
+/// No member stops, a pod that is deleted returns in the old form, and another edit is rolled out.
 const MISSING_IMAGE: Scenario = Scenario {
-    setup: 2,
+    setup: 1,
     ..Scenario::new(
         "missing image 3",
         &[
             Step::Size(3),
-            Step::Lead(0),
-            Step::BadEdit(r#"{"repository": "example.org/missing"}"#),
+            Step::RefusedEdit(r#"{"repository": "example.org/missing"}"#),
             Step::LosePod(1),
             Step::Edit(r#"{"repository": "quay.io/coreos/etcd", "options": {"snapshotCount": 5000}}"#),
         ],
     )
 };
+/// etcd itself refuses the arguments, and then gets others.
+pub const REFUSED: Scenario = Scenario {
+    setup: 1,
+    keeps_serving: true,
+    ..Scenario::new(
+        "refused 3",
+        &[
+            Step::Size(3),
+            Step::RefusedEdit(r#"{"options": {"extraArguments": {"no-such-flag": "1"}}}"#),
+            Step::Edit(r#"{"options": {"extraArguments": {"no-such-flag": null, "max-txn-ops": "256"}}}"#),
+        ],
+    )
+};
+/// It passes its trial and stops at the first member, another pod returns in the old form, and taking the edit back heals it.
 const CRASH: Scenario = Scenario {
     setup: 2,
     ..Scenario::new(
@@ -52,7 +65,7 @@ const CRASH: Scenario = Scenario {
         &[
             Step::Size(3),
             Step::Lead(0),
-            Step::BadEdit(r#"{"options": {"extraArguments": {"no-such-flag": "1"}}}"#),
+            Step::BadEdit(r#"{"options": {"extraArguments": {"log-outputs": "/no/such/directory/log"}}}"#),
             Step::LosePod(0),
             Step::Edit(r#"{"options": {"extraArguments": null}}"#),
         ],
@@ -75,8 +88,22 @@ pub const MOVE: Scenario = Scenario {
         &[Step::Size(3), Step::Volumes(r#"{"storage": {"storageClassName": "standard-retain"}}"#, MOVED)],
     )
 };
-pub const ALL: [Scenario; 13] =
-    [CREATE, SCALE, STOP, START, DELETE, ADOPT, REPLACE, ROLL, ROLL_ONE, MISSING_IMAGE, CRASH, GROW, MOVE];
+pub const ALL: [Scenario; 14] = [
+    CREATE,
+    SCALE,
+    STOP,
+    START,
+    DELETE,
+    ADOPT,
+    REPLACE,
+    ROLL,
+    ROLL_ONE,
+    MISSING_IMAGE,
+    REFUSED,
+    CRASH,
+    GROW,
+    MOVE,
+];
 
 const VARIANTS: [(&str, Fault); 4] = [
     ("killed before", Fault::KillBefore),
@@ -87,6 +114,10 @@ const VARIANTS: [(&str, Fault); 4] = [
 
 pub fn scale_undisturbed() {
     world().runtime.block_on(undisturbed(SCALE));
+}
+
+pub fn refused_undisturbed() {
+    world().runtime.block_on(undisturbed(REFUSED));
 }
 
 /// Undisturbed, and then once for each variant with every effect hit.

@@ -117,9 +117,11 @@ async fn kubectl(api: &ApiOnly, arguments: &[&str]) {
     run(&line).await.unwrap_or_else(|error| panic!("kubectl {arguments:?}: {error:#}"));
 }
 
-/// Only members of runs are started; the operator's own pod is not.
+/// Only members of runs are started, and what tries their next form; the operator's own pod is not.
 fn address(pod: &Pod) -> Option<IpAddr> {
-    let ordinal = pod.name_any().strip_prefix(CLUSTER)?.strip_prefix('-')?.parse().ok()?;
+    let name = pod.name_any();
+    let behind = name.strip_prefix(CLUSTER)?.strip_prefix('-')?;
+    let ordinal = behind.strip_prefix("preflight-").unwrap_or(behind).parse().ok()?;
     address_in(&pod.namespace()?, ordinal)
 }
 
@@ -139,6 +141,11 @@ fn command(
     let spec = pod.spec.clone().unwrap_or_default();
     let container = spec.containers.into_iter().next().expect("a pod has a container");
     let etcd = etcd.get(&container.image.unwrap_or_default())?;
+    if container.command == Some(vec!["etcd".into()]) {
+        let mut command = Command::new(etcd);
+        command.args(container.args.unwrap_or_default()).env_clear();
+        return Some(command);
+    }
     agent.arg("start").env_clear();
     for variable in container.env.unwrap_or_default() {
         let field = variable.value_from.and_then(|it| it.field_ref).map(|it| it.field_path);

@@ -26,6 +26,7 @@ impl Kube {
         for ordinal in self.objects.pods.keys().copied().collect::<Vec<_>>() {
             self.run_kubelet(ordinal, random, now);
         }
+        self.run_preflights(random, now);
         self.protect_claims();
         self.grow_volumes(random);
         self.report(random, now);
@@ -40,6 +41,7 @@ impl Kube {
         self.objects.set.take_if(|set| Some(set.spec.template.cluster) != cluster);
         self.objects.record.take_if(|record| Some(record.cluster) != cluster);
         self.objects.order.take_if(|order| Some(order.cluster) != cluster);
+        self.objects.preflights.retain(|_, preflight| Some(preflight.cluster) == cluster);
         let set = self.objects.set.map(|set| set.uid);
         self.objects
             .pods
@@ -89,6 +91,7 @@ impl Kube {
                 set: Some(set),
                 template,
                 created: now,
+                node: None,
                 terminating: false,
                 published: false,
                 ready: false,
@@ -163,6 +166,7 @@ impl Kube {
             ends: None,
         };
         self.sandboxes.insert(ordinal, sandbox);
+        self.objects.pods.entry(ordinal).and_modify(|pod| pod.node = Some(node));
     }
 
     fn provision(&mut self, ordinal: Ordinal) -> u64 {

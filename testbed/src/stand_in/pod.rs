@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +26,10 @@ use crate::process;
 /// How soon a process is started again that exited more than once. A kubelet waits ten seconds, and then longer.
 const BACK_OFF: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_millis(20);
+/// In the directory of a pod.
+const LOG: &str = "log";
+/// Of a log, where a container that failed left no message (`FallbackToLogsOnError`).
+const MESSAGE_BYTES: usize = 2048;
 
 /// Until the pod is deleted, or the task is dropped with it.
 pub async fn run(node: Arc<Node>, pod: watch::Receiver<Pod>, address: IpAddr) {
@@ -84,6 +88,10 @@ impl Life {
                     container = Container { restarts: container.restarts + 1, ready: false, ..container };
                     continue;
                 }
+                Ended::Exited(exit) if self.runs_once() => {
+                    self.report(&container.finished(&exit)).await?;
+                    return Ok(());
+                }
                 Ended::Exited(exit) => {
                     container = Container {
                         restarts: container.restarts + 1,
@@ -115,6 +123,11 @@ impl Life {
         self.pod.borrow().clone()
     }
 
+    fn runs_once(&self) -> bool {
+        let policy = self.current().spec.and_then(|spec| spec.restart_policy);
+        policy.as_deref() == Some("Never")
+    }
+
     fn directory(&self) -> PathBuf {
         self.node.settings.directory.join("pods").join(self.current().uid().unwrap_or_default())
     }
@@ -143,11 +156,12 @@ impl Life {
     fn start(&self, mounted: &Mounted) -> Result<Option<Child>> {
         let pod = self.current();
         let directory = self.directory();
+        std::fs::create_dir_all(&directory).context("cannot create the directory of the pod")?;
         let termination_log = directory.join("termination-log");
         let _ = std::fs::remove_file(&termination_log);
         let place = Place { address: self.address, volumes: mounted.paths.clone(), termination_log };
         let Some(mut command) = (self.node.settings.command)(&pod, &place) else { return Ok(None) };
-        log_to(command.as_std_mut(), &directory.join("log"))?;
+        log_to(command.as_std_mut(), &directory.join(LOG))?;
         command.kill_on_drop(true).spawn().map(Some).context("cannot start the process")
     }
 
@@ -170,7 +184,11 @@ impl Life {
                 ended = process.wait() => {
                     let message = std::fs::read_to_string(self.directory().join("termination-log"));
                     let code = ended?.code().unwrap_or(137);
-                    return Ok(Ended::Exited(Exit { code, message: message.unwrap_or_default() }));
+                    let message = match message.unwrap_or_default() {
+                        none if none.is_empty() && code != 0 => end_of(&self.directory().join(LOG)),
+                        left => left,
+                    };
+                    return Ok(Ended::Exited(Exit { code, message }));
                 }
                 changed = self.pod.changed() => changed?,
                 _ = tick.tick() => {
@@ -242,6 +260,11 @@ impl Life {
         self.pods().patch_status(&pod.name_any(), &PatchParams::default(), &change).await?;
         Ok(())
     }
+}
+
+fn end_of(log: &Path) -> String {
+    let text = std::fs::read(log).unwrap_or_default();
+    String::from_utf8_lossy(&text[text.len().saturating_sub(MESSAGE_BYTES)..]).into_owned()
 }
 
 /// Somebody else deleted the pod, or has another one under its name.

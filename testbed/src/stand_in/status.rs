@@ -46,6 +46,11 @@ impl Container {
         self.status(json!({"running": {"startedAt": self.started.strftime("%FT%TZ").to_string()}}))
     }
 
+    /// It is not started again.
+    pub fn finished(&self, exit: &Exit) -> Value {
+        self.status(exit.state())
+    }
+
     pub fn without_image(&self) -> Value {
         self.status(json!({"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}}))
     }
@@ -68,10 +73,15 @@ pub fn of_pod(pod: &Pod, address: IpAddr, container: &Value) -> Value {
     let mut container = container.clone();
     container["name"] = json!(name);
     let ready = if container["ready"] == json!(true) { "True" } else { "False" };
+    let phase = match container["state"]["terminated"]["exitCode"].as_i64() {
+        None => "Running",
+        Some(0) => "Succeeded",
+        Some(_) => "Failed",
+    };
     json!({
         "metadata": {"uid": pod.uid()},
         "status": {
-            "phase": "Running",
+            "phase": phase,
             "podIP": address.to_string(),
             "podIPs": [{"ip": address.to_string()}],
             "conditions": [

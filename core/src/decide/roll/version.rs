@@ -8,7 +8,7 @@ use crate::version::downgrade;
 use crate::version::log::{self, Clearing};
 use crate::version::path::{self, Verdict};
 
-impl Roll<'_> {
+impl<'a> Roll<'a> {
     /// Judged by what members run; while none responds, by what all of them ran last.
     pub(super) fn verdict(&self) -> Verdict {
         let wanted = self.wanted.version;
@@ -34,7 +34,7 @@ impl Roll<'_> {
     }
 
     /// What comes before a member that is well is restarted with another version.
-    pub(super) fn before_version(&self, members: &Members) -> Option<Next> {
+    pub(super) fn before_version(&self, members: &Members) -> Option<Next<'a>> {
         let verdict = self.verdict();
         match verdict {
             Verdict::Nothing | Verdict::Refused(_) => return None,
@@ -58,7 +58,7 @@ impl Roll<'_> {
     }
 
     /// Snapshots on all members, before the first one is restarted.
-    fn before_log_is_read(&self, members: &Members) -> Option<Next> {
+    fn before_log_is_read(&self, members: &Members) -> Option<Next<'a>> {
         let (cluster, answers) = (members.cluster, self.answers(members).collect::<Vec<_>>());
         let uncleared = self.uncleared(members);
         match log::next(&answers, uncleared.is_empty()) {
@@ -112,7 +112,7 @@ impl Roll<'_> {
 
     /// A downgrade to another version than the wanted one is not wanted any more, unless every member is about to save
     /// its snapshot because of it.
-    pub(super) fn leftover_downgrade(&self) -> Option<Next> {
+    pub(super) fn leftover_downgrade(&self) -> Option<Next<'a>> {
         let members = self.facts.listed()?;
         let to = downgrade::enabled(self.answers(members))?;
         let wanted = self.wanted.version;

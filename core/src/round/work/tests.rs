@@ -35,6 +35,7 @@ fn objects(metadata: &Value) -> Objects {
         record: None,
         set: None,
         pods: BTreeMap::new(),
+        preflights: BTreeMap::new(),
         claims: BTreeMap::new(),
         listed: Listed::new(),
         services: BTreeMap::new(),

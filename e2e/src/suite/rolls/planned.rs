@@ -8,8 +8,8 @@ use crate::history::History;
 use crate::runner::Context;
 use crate::suite::lifecycle::{Identity, born, judged, judged_without_gap};
 
-const FROM: &str = "v3.5.21";
-const TO: &str = "v3.5.35";
+pub const FROM: &str = "v3.5.21";
+pub const TO: &str = "v3.5.35";
 
 pub async fn resources(context: &Context, size: u8) -> Result<()> {
     let (cluster, history) = born(context, size, json!({})).await?;

@@ -1,4 +1,4 @@
-//! A form that does not start: it reaches no further member, every other pod that is created meanwhile has the form that all
+//! A form that passes its trial and does not start: it reaches no further member, every other pod that is created meanwhile has the form that all
 //! members ran together last, and taking the edit back is all that users do.
 
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::Api;
 use serde_json::{Value, json};
 
-use super::{first_rolled, form, forms, ready};
+use super::{form, forms, ready};
 use crate::operated::{Operated, Promised};
 use crate::runner::Context;
 use crate::suite::disturbed::{member, move_leader};
@@ -21,19 +21,6 @@ use crate::wait;
 
 /// In the volume of a member. etcd ends at once where it is to log and there is no such directory.
 const DIRECTORY: &str = "logs";
-
-pub async fn missing_image(context: &Context) -> Result<()> {
-    let (cluster, history) = born(context, 3, json!({})).await?;
-    let before = form(&cluster).await?;
-    let repository = cluster.object().await?.spec.repository;
-    cluster.edit(json!({"spec": {"repository": "quay.io/coreos/no-such-etcd"}})).await?;
-    let stuck = first_rolled(context, &cluster, &before).await?;
-    named(context, &cluster, &stuck, "ImagePull").await?;
-    history.goes_on(LIMIT).await?;
-    returns_in(context, &cluster, &stuck, &before).await?;
-    reverted(context, &cluster, json!({"spec": {"repository": repository}}), &before).await?;
-    judged(context, history).await
-}
 
 pub async fn crash_at_the_second(context: &Context) -> Result<()> {
     let (cluster, history) = born(context, 3, json!({})).await?;
@@ -49,7 +36,7 @@ pub async fn crash_at_the_second(context: &Context) -> Result<()> {
     let first = |it: &EtcdCluster| member(it, "kv-2").is_some_and(|it| it.ready);
     cluster.wait_for("the first member serves in the new form", first).await?;
     history.goes_on(LIMIT).await?;
-    returns_in(context, &cluster, "kv-1", &before).await?;
+    returns_in(context, &cluster, Some("kv-1"), &before).await?;
     reverted(context, &cluster, json!({"spec": {"options": {"extraArguments": null}}}), &before).await?;
     judged(context, history).await
 }
@@ -66,8 +53,13 @@ async fn named(context: &Context, cluster: &Operated, pod: &str, word: &str) -> 
 }
 
 /// A pod that still has the old form is deleted, and has it when it is back.
-async fn returns_in(context: &Context, cluster: &Operated, stuck: &str, form: &str) -> Result<()> {
-    let old = forms(cluster).await?.into_iter().find(|(pod, it)| pod != stuck && it == form);
+pub async fn returns_in(
+    context: &Context,
+    cluster: &Operated,
+    stuck: Option<&str>,
+    form: &str,
+) -> Result<()> {
+    let old = forms(cluster).await?.into_iter().find(|(pod, it)| Some(pod.as_str()) != stuck && it == form);
     let pod = old.context("no pod has the old form")?.0;
     let template = |it: &StatefulSet| {
         it.spec
@@ -91,7 +83,7 @@ async fn returns_in(context: &Context, cluster: &Operated, stuck: &str, form: &s
     Ok(())
 }
 
-async fn reverted(context: &Context, cluster: &Operated, edit: Value, before: &str) -> Result<()> {
+pub async fn reverted(context: &Context, cluster: &Operated, edit: Value, before: &str) -> Result<()> {
     cluster.edit(edit).await?;
     ready(cluster, 3).await?;
     let after = form(cluster).await?;

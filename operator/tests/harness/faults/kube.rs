@@ -23,6 +23,9 @@ type Answer = Result<Response<Box<DynBody>>, BoxError>;
 /// Follows the name of what is written when only its pod template is.
 pub const TEMPLATE: &str = " template";
 
+/// In the selector of the watch of preflight pods.
+const PREFLIGHTS: &str = "preflight-of";
+
 pub struct FaultLayer(pub Faults);
 
 impl Layer<Connection> for FaultLayer {
@@ -48,8 +51,12 @@ impl Service<Request<Body>> for Faulty {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let asked = Asked::by(&request);
+        let mut asked = Asked::by(&request);
         let uri = request.uri().to_string();
+        // There are two watches of pods, and a rule means that of members.
+        if uri.contains(PREFLIGHTS) {
+            asked.resource = "preflights".into();
+        }
         let (head, body) = request.into_parts();
         // Bodies of requests are in memory, so they are complete at once.
         let body =
