@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn the_deployment_uses_the_image_that_we_provide() {
-        let path = workspace::root().join("config/operator/deployment.yaml");
+        let path = workspace::root().join("config/base/deployment.yaml");
         let deployment = std::fs::read_to_string(path).expect("config/ has a Deployment");
         for said in [
             format!("image: {IMAGE}:dev"),

@@ -1,4 +1,6 @@
-//! What Kubernetes has told us so far: one watch for each kind, whose changes wake the cluster they belong to.
+//! What Kubernetes has told us so far: one watch for each kind and namespace, whose changes wake the cluster they belong to.
+
+mod stores;
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -15,8 +17,8 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::core::DeserializeGuard;
 use kube::core::error_boundary::InvalidObject;
-use kube::runtime::reflector::store::WriterDropped;
-use kube::runtime::reflector::{self, Store};
+use kube::runtime::reflector;
+use kube::runtime::reflector::store::{Writer, WriterDropped};
 use kube::runtime::utils::{Backoff, ResetTimerBackoff};
 use kube::runtime::watcher::Event;
 use kube::runtime::{WatchStreamExt, watcher};
@@ -26,7 +28,9 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use crate::client::watch_config;
 use crate::kind::Kind;
 use crate::nodes::Nodes;
+use crate::scope::Scope;
 use crate::telemetry::chain;
+pub use stores::Stores;
 
 /// Which EtcdCluster.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -38,15 +42,15 @@ pub struct Key {
 /// Copies of what the API server holds, a moment old.
 #[derive(Clone)]
 pub struct Caches {
-    pub clusters: Store<EtcdCluster>,
-    pub orders: Store<ConfigMap>,
-    pub sets: Store<StatefulSet>,
-    pub pods: Store<Pod>,
-    pub preflights: Store<Pod>,
-    pub claims: Store<PersistentVolumeClaim>,
-    pub slices: Store<EndpointSlice>,
-    pub services: Store<Service>,
-    pub budgets: Store<PodDisruptionBudget>,
+    pub clusters: Stores<EtcdCluster>,
+    pub orders: Stores<ConfigMap>,
+    pub sets: Stores<StatefulSet>,
+    pub pods: Stores<Pod>,
+    pub preflights: Stores<Pod>,
+    pub claims: Stores<PersistentVolumeClaim>,
+    pub slices: Stores<EndpointSlice>,
+    pub services: Stores<Service>,
+    pub budgets: Stores<PodDisruptionBudget>,
     pub nodes: Nodes,
 }
 
@@ -75,39 +79,38 @@ pub type Filling = BoxFuture<'static, ()>;
 
 impl Caches {
     /// Whatever changes sends the key of its cluster.
-    pub fn fill(client: &Client, wake: &Wakes) -> (Self, Filling) {
-        let mut watches: Vec<BoxFuture<'static, ()>> = Vec::new();
-        let ours = || watch_config().labels(CLUSTER_LABEL);
+    pub fn fill(client: &Client, scope: &Scope, wake: &Wakes) -> (Self, Filling) {
         let (nodes, filling) = Nodes::fill(client);
-        watches.push(filling);
+        let mut watches = Watches { client, scope, wake, all: vec![filling] };
+        let ours = || watch_config().labels(CLUSTER_LABEL);
         let preflights = watch_config().labels(PREFLIGHT_LABEL);
         let caches = Self {
-            clusters: watch(client, watch_config(), wake, key_of_cluster, &mut watches),
-            orders: watch(client, ours(), wake, key_by_label, &mut watches),
-            sets: watch(client, ours(), wake, key_by_label, &mut watches),
-            pods: watch(client, ours(), wake, key_by_label, &mut watches),
+            clusters: watches.open(&watch_config(), key_of_cluster),
+            orders: watches.open(&ours(), key_by_label),
+            sets: watches.open(&ours(), key_by_label),
+            pods: watches.open(&ours(), key_by_label),
             // Selectors cannot ask for one label or another.
-            preflights: watch(client, preflights, wake, key_of_preflight, &mut watches),
-            claims: watch(client, ours(), wake, key_by_label, &mut watches),
-            slices: watch(client, ours(), wake, key_by_label, &mut watches),
-            services: watch(client, ours(), wake, key_by_label, &mut watches),
-            budgets: watch(client, ours(), wake, key_by_label, &mut watches),
+            preflights: watches.open(&preflights, key_of_preflight),
+            claims: watches.open(&ours(), key_by_label),
+            slices: watches.open(&ours(), key_by_label),
+            services: watches.open(&ours(), key_by_label),
+            budgets: watches.open(&ours(), key_by_label),
             nodes,
         };
-        (caches, futures::future::join_all(watches).map(drop).boxed())
+        (caches, futures::future::join_all(watches.all).map(drop).boxed())
     }
 
     /// Completes when everything has been listed once, as far as we have the right to.
     pub async fn filled(&self) -> Result<(), WriterDropped> {
-        self.clusters.wait_until_ready().await?;
-        self.orders.wait_until_ready().await?;
-        self.sets.wait_until_ready().await?;
-        self.pods.wait_until_ready().await?;
-        self.preflights.wait_until_ready().await?;
-        self.claims.wait_until_ready().await?;
-        self.slices.wait_until_ready().await?;
-        self.services.wait_until_ready().await?;
-        self.budgets.wait_until_ready().await?;
+        self.clusters.filled().await?;
+        self.orders.filled().await?;
+        self.sets.filled().await?;
+        self.pods.filled().await?;
+        self.preflights.filled().await?;
+        self.claims.filled().await?;
+        self.slices.filled().await?;
+        self.services.filled().await?;
+        self.budgets.filled().await?;
         self.nodes.answered().await;
         Ok(())
     }
@@ -162,18 +165,35 @@ pub fn trouble_with(error: &watcher::Error) -> Option<String> {
     (!lists_again).then(|| chain(error).to_string())
 }
 
+/// Those that are opened, and what they have in common.
+struct Watches<'a> {
+    client: &'a Client,
+    scope: &'a Scope,
+    wake: &'a Wakes,
+    all: Vec<Filling>,
+}
+
+impl Watches<'_> {
+    fn open<K: Kind>(&mut self, config: &watcher::Config, key: fn(&K) -> Option<Key>) -> Stores<K> {
+        let mut open = |api| {
+            let (store, writer) = reflector::store();
+            self.all.push(watch(api, config.clone(), writer, self.wake.clone(), key));
+            store
+        };
+        Stores::new(self.scope.apis(self.client).into_iter().map(&mut open).collect())
+    }
+}
+
 /// A watch that fails is tried again, and says why once.
 fn watch<K: Kind>(
-    client: &Client,
+    api: Api<DeserializeGuard<K>>,
     config: watcher::Config,
-    wake: &Wakes,
+    writer: Writer<K>,
+    wake: Wakes,
     key: fn(&K) -> Option<Key>,
-    watches: &mut Vec<BoxFuture<'static, ()>>,
-) -> Store<K> {
-    let (store, writer) = reflector::store();
-    let wake = wake.clone();
+) -> Filling {
     let mut trouble = None;
-    let objects = watcher(Api::<DeserializeGuard<K>>::all(client.clone()), config)
+    let objects = watcher(api, config)
         .backoff(ResetTimerBackoff::new(Reopen::default(), MENDED_AFTER))
         .filter_map(|event| futures::future::ready(readable(event)))
         .modify(|object| object.managed_fields_mut().clear())
@@ -197,8 +217,7 @@ fn watch<K: Kind>(
         }
         futures::future::ready(())
     });
-    watches.push(watching.boxed());
-    store
+    watching.boxed()
 }
 
 /// One object that cannot be read must not hide all the others. It is passed over, as if it had not come.

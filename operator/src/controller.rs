@@ -16,10 +16,12 @@ use crate::http::Ready;
 use crate::lease::Election;
 use crate::not_implemented;
 use crate::reach::Reach;
+use crate::scope::Scope;
 use crate::supervisor::{self, PlantedPanic};
 
 /// What is the same for all clusters.
 pub struct Settings {
+    pub scope: Scope,
     pub reach: Reach,
     /// The image that holds the agent: the operator's own.
     pub agent_image: String,
@@ -38,8 +40,8 @@ pub async fn run(
     stop: impl Future<Output = ()> + Clone,
 ) {
     let wakes = Wakes::default();
-    let (caches, filling) = Caches::fill(&client, &wakes);
-    let Settings { reach, agent_image, domain, planted_panic } = settings;
+    let Settings { scope, reach, agent_image, domain, planted_panic } = settings;
+    let (caches, filling) = Caches::fill(&client, &scope, &wakes);
     let identity = election.identity().to_owned();
     let context = Context { client, caches, reach, agent_image, domain, identity, planted_panic };
     let context = Arc::new(context);
@@ -48,8 +50,8 @@ pub async fn run(
             return;
         }
         ready.set();
-        tracing::info!(objects = context.caches.clusters.len(), "watching clusters");
-        election.lead(|| act(&context, &wakes, stop.clone()), stop.clone()).await;
+        tracing::info!(objects = context.caches.clusters.all().len(), "watching clusters");
+        election.lead(|| act(&context, &scope, &wakes, stop.clone()), stop.clone()).await;
     };
     let stopped_before_anything_was_listed = async {
         stop.clone().await;
@@ -65,11 +67,11 @@ pub async fn run(
 }
 
 /// What only the leader does.
-async fn act(context: &Arc<Context>, wakes: &Wakes, stop: impl Future<Output = ()>) {
+async fn act(context: &Arc<Context>, scope: &Scope, wakes: &Wakes, stop: impl Future<Output = ()>) {
     tokio::select! {
         () = stop => {}
         () = dispatch(context, wakes.listen()) => {}
-        () = not_implemented::run(context.client.clone()) => {}
+        () = not_implemented::run(&context.client, scope) => {}
     }
 }
 
@@ -81,7 +83,7 @@ struct Running {
 /// Wakes the worker of whatever changed, and starts one for a cluster that has none.
 async fn dispatch(context: &Arc<Context>, mut woken: UnboundedReceiver<Key>) {
     let mut workers = Workers::default();
-    for cluster in context.caches.clusters.state() {
+    for cluster in context.caches.clusters.all() {
         let namespace = cluster.namespace().unwrap_or_default();
         workers.wake(context, Key { namespace, name: cluster.name_any() });
     }
@@ -127,6 +129,7 @@ mod tests {
         let client = kube::Client::try_from(kube::Config::new(nobody)).expect("a client");
         let ready = Ready::default();
         let settings = Settings {
+            scope: Scope::Everywhere,
             reach: Reach::Direct,
             agent_image: String::new(),
             domain: String::new(),

@@ -17,5 +17,6 @@ pub mod lease;
 pub mod nodes;
 mod not_implemented;
 pub mod reach;
+pub mod scope;
 pub mod supervisor;
 pub mod telemetry;

@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use crate::client::watch_config;
 use crate::kind::Kind;
+use crate::scope::Scope;
 use crate::telemetry::chain;
 
 const SOON: Duration = Duration::from_secs(1);
@@ -30,19 +31,25 @@ fn retry(error: &kube::Error) -> Option<Duration> {
 }
 
 /// Tells every EtcdBackup and EtcdRestore; it never ends.
-pub async fn run(client: Client) {
-    futures::join!(keep_true(client.clone(), status::of_backup), keep_true(client, status::of_restore));
+pub async fn run(client: &Client, scope: &Scope) {
+    futures::join!(keep_true(client, scope, status::of_backup), keep_true(client, scope, status::of_restore));
 }
 
 /// The status to write, or nothing when the one that is there already says the same.
 type NextStatus<K, S> = fn(&K, Timestamp) -> Option<S>;
 
 /// Writes what `next` says about every object of one kind.
-async fn keep_true<K: Kind, S: Serialize + Send + Sync + 'static>(client: Client, next: NextStatus<K, S>) {
-    Controller::new(Api::<K>::all(client.clone()), watch_config())
-        .run(move |object, client| round(object, client, next), try_again, Arc::new(client))
-        .for_each(async |result| tell(result))
-        .await;
+async fn keep_true<K: Kind, S: Serialize + Send + Sync + 'static>(
+    client: &Client,
+    scope: &Scope,
+    next: NextStatus<K, S>,
+) {
+    let keep = |api: Api<K>| {
+        Controller::new(api, watch_config())
+            .run(move |object, client| round(object, client, next), try_again, Arc::new(client.clone()))
+            .for_each(async |result| tell(result))
+    };
+    futures::future::join_all(scope.apis(client).into_iter().map(keep)).await;
 }
 
 /// One observation of one object.

@@ -9,6 +9,7 @@ use etcd_operator::client::{
 };
 use etcd_operator::etcd::Member;
 use etcd_operator::reach::{PodAddress, Reach};
+use etcd_operator::scope::Scope;
 use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::{DeleteParams, EvictParams, ListParams, Patch, PatchParams, PostParams, WatchParams};
@@ -246,7 +247,7 @@ fn nothing_there(line: &str) -> String {
 #[tokio::test]
 async fn our_watches_end_soon_enough_for_a_dead_one_to_be_noticed() {
     let server = Server::start(nothing_there).await;
-    let (_caches, filling) = Caches::fill(&server.client(), &Wakes::default());
+    let (_caches, filling) = Caches::fill(&server.client(), &Scope::Everywhere, &Wakes::default());
     let filling = tokio::spawn(filling);
     let begun = Instant::now();
     let watches = loop {

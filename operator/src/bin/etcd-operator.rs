@@ -10,6 +10,7 @@ use clap::{Args, Parser, Subcommand};
 use etcd_operator::controller::{self, Settings};
 use etcd_operator::lease::{self, Election};
 use etcd_operator::reach::Reach;
+use etcd_operator::scope::Scope;
 use etcd_operator::supervisor::PlantedPanic;
 use etcd_operator::{api_reference, client, crds, environment, http, telemetry};
 use etcd_operator_core::snapshot::Snapshot;
@@ -61,6 +62,10 @@ struct Run {
     /// The namespace of the Lease for leader election [default: the operator's own, else etcd-operator-system]
     #[arg(long, value_name = "NAMESPACE")]
     lease_namespace: Option<String>,
+
+    /// Work only in these namespaces, with rights only there [default: in all]
+    #[arg(long, value_name = "NAMESPACE", value_delimiter = ',')]
+    watch_namespaces: Vec<String>,
 
     /// The log filter, such as `debug` or `info,kube=debug`
     #[arg(long, value_name = "FILTER", default_value = telemetry::DEFAULT_FILTER)]
@@ -161,6 +166,7 @@ async fn settings(options: &Run, client: &Client) -> Result<Settings> {
         None => environment::is_in_a_pod(),
     };
     Ok(Settings {
+        scope: Scope::of(&options.watch_namespaces),
         reach: if direct { Reach::Direct } else { Reach::PortForward(client.clone()) },
         agent_image: match &options.agent_image {
             Some(image) => image.clone(),

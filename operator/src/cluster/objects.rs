@@ -14,10 +14,10 @@ use futures::future::try_join_all;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use kube::runtime::reflector::{ObjectRef, Store};
+use kube::runtime::reflector::ObjectRef;
 use kube::{Api, Client, ResourceExt};
 
-use crate::caches::Caches;
+use crate::caches::{Caches, Stores};
 use crate::kind::Kind;
 
 /// On EndpointSlices: the Service they belong to.
@@ -25,7 +25,7 @@ const SERVICE_LABEL: &str = "kubernetes.io/service-name";
 
 /// As the caches have them. The cluster itself is given: our own last write of it can be newer than the cache.
 pub fn cached(caches: &Caches, cluster: Arc<EtcdCluster>, names: &Names) -> Objects {
-    let slices = caches.slices.state_filter(|slice| {
+    let slices = caches.slices.all_that(|slice| {
         slice.labels().get(SERVICE_LABEL) == Some(&names.peer_service())
             && slice.namespace().as_deref() == Some(&names.namespace)
     });
@@ -185,8 +185,8 @@ async fn read<K: Kind>(
     Ok(objects.get_opt(&object.name(names)).await?.map(Arc::new))
 }
 
-fn get<K: Kind>(store: &Store<K>, names: &Names, object: Object) -> Option<Arc<K>> {
-    store.get(&ObjectRef::new(&object.name(names)).within(&names.namespace))
+fn get<K: Kind>(stores: &Stores<K>, names: &Names, object: Object) -> Option<Arc<K>> {
+    stores.get(&ObjectRef::new(&object.name(names)).within(&names.namespace))
 }
 
 fn listed<'a>(slices: impl Iterator<Item = &'a EndpointSlice>) -> Listed {

@@ -23,6 +23,7 @@ mod objects;
 mod operated;
 mod panics;
 mod reports;
+mod rights;
 mod rolls;
 mod rules;
 mod shared;
@@ -75,6 +76,10 @@ fn trials() -> Vec<Trial> {
             a_worker_that_panics_is_reported_and_others_do_not_notice;
         reports:
             what_comes_later_is_said_and_no_secret_is_read;
+        rights:
+            an_operator_of_one_namespace_works_there_and_has_no_rights_elsewhere
+            who_can_view_or_edit_a_namespace_can_do_so_with_its_clusters
+            the_operator_can_be_installed_twice_for_high_availability;
         rolls:
             a_template_is_replaced_as_a_whole_and_only_as_it_was_observed
             a_pod_is_evicted_only_if_it_is_the_observed_one_and_the_budget_allows_it

@@ -8,6 +8,7 @@ use etcd_operator::controller::{self, Settings};
 use etcd_operator::http;
 use etcd_operator::lease::{self, Election};
 use etcd_operator::reach::Reach;
+use etcd_operator::scope::Scope;
 use etcd_operator::supervisor::PlantedPanic;
 use etcd_operator_core::api::EtcdCluster;
 use etcd_operator_core::order::{self, BootstrapOrder};
@@ -45,15 +46,16 @@ pub struct Workplace {
 
 impl Operated {
     pub async fn start() -> Self {
-        Self::start_on(installed().await, PlantedPanic::default()).await
+        Self::start_on(installed().await, Scope::Everywhere, PlantedPanic::default()).await
     }
 
-    async fn start_on(api: ApiOnly, planted_panic: PlantedPanic) -> Self {
+    async fn start_on(api: ApiOnly, scope: Scope, planted_panic: PlantedPanic) -> Self {
         let client = as_operator(&api).await;
         let (stop, stopped) = oneshot::channel::<()>();
         let stopped: BoxFuture<'static, ()> = stopped.map(drop).boxed();
         let election = Election::new(client.clone(), "etcd-operator-system", lease::NAME, "test");
         let settings = Settings {
+            scope,
             reach: Reach::Direct,
             agent_image: "example.org/operator:dev".into(),
             domain: "cluster.local".into(),
@@ -83,8 +85,15 @@ impl Workplace {
 
     /// On a control plane that no other test uses, with an operator of its own.
     pub async fn alone(api: ApiOnly, planted_panic: PlantedPanic) -> Self {
-        let on = Operated::start_on(api, planted_panic).await;
+        let on = Operated::start_on(api, Scope::Everywhere, planted_panic).await;
         Self { on: Arc::new(on), namespace: "default".into() }
+    }
+
+    /// The same, with an operator that works in one namespace only.
+    pub async fn only_in(api: ApiOnly, namespace: &str) -> Self {
+        let scope = Scope::of(&[namespace.to_owned()]);
+        let on = Operated::start_on(api, scope, PlantedPanic::default()).await;
+        Self { on: Arc::new(on), namespace: namespace.into() }
     }
 
     /// The control plane goes on.

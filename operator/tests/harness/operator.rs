@@ -5,6 +5,7 @@ use std::thread::JoinHandle;
 
 use etcd_operator::controller::{self, Settings};
 use etcd_operator::lease::{self, Election};
+use etcd_operator::scope::Scope;
 use etcd_operator::supervisor::PlantedPanic;
 use etcd_operator::{client, http};
 use kube::Config;
@@ -66,6 +67,7 @@ async fn run(kubeconfig: Kubeconfig, faults: &Faults) {
     config.auth_info.impersonate = Some(SERVICE_ACCOUNT.into());
     let client = client::build_over(config, &FaultLayer(faults.clone())).expect("a client");
     let settings = Settings {
+        scope: Scope::Everywhere,
         reach: faults::etcd::reach(faults),
         agent_image: "example.org/operator:dev".into(),
         domain: "cluster.local".into(),

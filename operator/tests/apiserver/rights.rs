@@ -1,0 +1,113 @@
+//! What the operator and its users are allowed to do, as the API server decides it.
+
+use etcd_operator_core::api::EtcdCluster;
+use kube::Api;
+use kube::api::PostParams;
+use serde_json::json;
+use testbed::api_only::ApiOnly;
+
+use crate::operated::Workplace;
+use crate::{SERVICE_ACCOUNT, kubectl, root, shared};
+
+/// Of `config/namespaced`.
+const NAMESPACE: &str = "etcd";
+
+async fn apply(api: &ApiOnly, folder: &str) {
+    let folder = root().join("config").join(folder).display().to_string();
+    kubectl(api, &["apply", "--server-side", "-k", &folder]).await;
+}
+
+/// `kubectl auth can-i` fails if the answer is no.
+async fn may(api: &ApiOnly, user: &str, namespace: &str, verb: &str, resource: &str) -> bool {
+    let program = api.kubectl().display().to_string();
+    let kubeconfig = api.kubeconfig().display().to_string();
+    let (user, namespace) = (format!("--as={user}"), format!("--namespace={namespace}"));
+    let line = [&program, "--kubeconfig", &kubeconfig, "auth", "can-i", verb, resource, &user, &namespace];
+    testbed::shell::run(&line).await.is_ok_and(|answer| answer.trim() == "yes")
+}
+
+pub async fn an_operator_of_one_namespace_works_there_and_has_no_rights_elsewhere() {
+    let api = ApiOnly::start().await.expect("a control plane starts");
+    apply(&api, "crd").await;
+    kubectl(&api, &["wait", "--for=condition=Established", "crd", "--all"]).await;
+    kubectl(&api, &["create", "namespace", NAMESPACE]).await;
+    apply(&api, "namespaced").await;
+
+    let there = Workplace::only_in(api, NAMESPACE).await;
+    let spec = json!({"size": 3, "security": {"tls": {"enabled": false}}});
+    let elsewhere = EtcdCluster::new("kv", serde_json::from_value(spec.clone()).expect("it is a spec"));
+    let others = Api::<EtcdCluster>::namespaced(there.on.admin.clone(), "default");
+    others.create(&PostParams::default(), &elsewhere).await.expect("it is taken");
+    there.create("kv", spec).await;
+    there.until_armed("kv", 3).await;
+
+    let untouched = others.get("kv").await.expect("it is there");
+    assert!(untouched.status.is_none() && untouched.metadata.finalizers.is_none(), "{untouched:?}");
+    for (verb, resource) in
+        [("list", "pods"), ("create", "statefulsets"), ("watch", "etcdclusters"), ("get", "secrets")]
+    {
+        let (here, outside) = (
+            may(&there.on.api, SERVICE_ACCOUNT, NAMESPACE, verb, resource).await,
+            may(&there.on.api, SERVICE_ACCOUNT, "default", verb, resource).await,
+        );
+        assert_eq!((here, outside), (resource != "secrets", false), "{verb} {resource}");
+    }
+    drop(there.stop().await);
+}
+
+pub async fn who_can_view_or_edit_a_namespace_can_do_so_with_its_clusters() {
+    let api = shared::bare().await;
+    let admin = api.client().await.expect("a client");
+    let namespace = shared::namespace(&admin).await;
+    for role in ["view", "edit", "admin"] {
+        let (of, user) = (format!("--clusterrole={role}"), format!("--user={role}"));
+        let inside = format!("--namespace={namespace}");
+        kubectl(&api, &["create", "rolebinding", role, &of, &user, &inside]).await;
+    }
+    for resource in ["etcdclusters", "etcdbackups", "etcdrestores"] {
+        for (user, verb, expected) in [
+            ("view", "get", true),
+            ("view", "delete", false),
+            ("view", "patch", false),
+            ("edit", "watch", true),
+            ("edit", "create", true),
+            ("admin", "delete", true),
+            ("stranger", "get", false),
+        ] {
+            let allowed = settled(&api, user, &namespace, verb, resource, expected).await;
+            assert_eq!(allowed, expected, "{user}: {verb} {resource}");
+        }
+    }
+    let scale = "etcdclusters/scale";
+    assert!(settled(&api, "edit", &namespace, "patch", scale, true).await);
+    assert!(!may(&api, "view", &namespace, "patch", scale).await);
+    // Only the operator reports.
+    assert!(!may(&api, "admin", &namespace, "patch", "etcdclusters/status").await);
+}
+
+/// A controller adds our rules to the roles of Kubernetes a moment after both exist.
+async fn settled(
+    api: &ApiOnly,
+    user: &str,
+    namespace: &str,
+    verb: &str,
+    resource: &str,
+    expected: bool,
+) -> bool {
+    for _ in 0..100 {
+        if may(api, user, namespace, verb, resource).await == expected {
+            return expected;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    !expected
+}
+
+pub async fn the_operator_can_be_installed_twice_for_high_availability() {
+    let api = shared::bare().await;
+    let folder = root().join("config/highly-available").display().to_string();
+    let dry = ["apply", "--server-side", "--dry-run=server", "--output=name", "-k", &folder];
+    let names = kubectl(&api, &dry).await;
+    assert!(names.contains("poddisruptionbudget.policy/etcd-operator"), "{names}");
+    assert!(names.contains("deployment.apps/etcd-operator"), "{names}");
+}
