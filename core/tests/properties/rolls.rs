@@ -47,20 +47,6 @@ proptest! {
         }
     }
 
-    /// etcd does not join members that all run a later minor version.
-    #[test]
-    fn no_pod_joins_below_the_version_of_all_members((goal, seen) in anything()) {
-        let plan = decide(&goal, &seen);
-        let Some(members) = seen.etcd.members.known() else { return Ok(()) };
-        let lowest = members.list.keys().map(|id| Some(answer_of(&seen, *id)?.version?.minor())).min().flatten();
-        for action in &plan.actions {
-            if let Action::AddLearner { ordinal, .. } = action {
-                let version = seen.pods[ordinal].version.map(|version| version.minor());
-                prop_assert!(lowest.is_none() || version.is_none() || version >= lowest, "{plan}");
-            }
-        }
-    }
-
     #[test]
     fn no_serving_member_stops_before_its_form_is_tried_wherever_one_serves((goal, seen) in anything()) {
         let plan = decide(&goal, &seen);
