@@ -22,8 +22,12 @@ async fn may(api: &ApiOnly, user: &str, namespace: &str, verb: &str, resource: &
     let program = api.kubectl().display().to_string();
     let kubeconfig = api.kubeconfig().display().to_string();
     let (user, namespace) = (format!("--as={user}"), format!("--namespace={namespace}"));
-    let line = [&program, "--kubeconfig", &kubeconfig, "auth", "can-i", verb, resource, &user, &namespace];
-    testbed::shell::run(&line).await.is_ok_and(|answer| answer.trim() == "yes")
+    let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+    let subresource = format!("--subresource={subresource}");
+    let asked = ["auth", "can-i", verb, resource, &subresource, &user, &namespace];
+    testbed::shell::run(&[&[program.as_str(), "--kubeconfig", &kubeconfig], &asked[..]].concat())
+        .await
+        .is_ok_and(|answer| answer.trim() == "yes")
 }
 
 pub async fn an_operator_of_one_namespace_works_there_and_has_no_rights_elsewhere() {
