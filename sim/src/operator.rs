@@ -218,8 +218,8 @@ impl Operator {
         live: &Objects,
         considered: (&Goal, &Observed, &Plan),
     ) -> Result<(Wanted, Vec<Action>), Ended> {
-        let Some(cluster) = &objects.cluster else { return Err(Ended::Superseded) };
-        let wanted = Wanted::of(cluster, objects.record, live);
+        let read = objects.cluster.as_ref().zip(Wanted::of(objects, live));
+        let Some((cluster, wanted)) = read else { return Err(Ended::Superseded) };
         let (_, seen, plan) = considered;
         if !self.reports {
             return Ok((wanted, plan.actions.clone()));
