@@ -242,8 +242,9 @@ impl<'a> Roll<'a> {
         if let Some(waiting) = self.against_restart(members, ordinal) {
             return Next::Wait(waiting);
         }
-        let evicts =
-            self.goal.disruption_budget && voters >= TOLERATES_A_RESTART && !self.is_down(members, ordinal);
+        // The budget also counts members that are still to be added, and might then allow no eviction.
+        let allows = voters > quorum(voters.max(usize::from(self.goal.size)));
+        let evicts = self.goal.disruption_budget && allows && !self.is_down(members, ordinal);
         let ending = if evicts { Ending::Evict } else { Ending::Delete };
         // Once this one has ended, the others need each other, and they might have been restarted, too. One that does not respond
         // to the operator might be what connects them.
