@@ -119,6 +119,12 @@ impl<'a> Assessment<'a> {
         voters.map(|(id, _)| id).filter(|&id| self.serves(id))
     }
 
+    /// Whether its pod terminates: if it still serves, it is about to stop.
+    pub fn is_ending(&self, id: MemberId) -> bool {
+        let ordinal = self.listed().and_then(|members| members.list.get(&id)?.ordinal);
+        ordinal.and_then(|it| self.seen.pods.get(&it)).is_some_and(|pod| pod.terminating)
+    }
+
     /// Whether the others have no quorum while this one restarts.
     pub fn restart_stops_writes(&self, ordinal: Ordinal) -> bool {
         let Some(members) = self.listed() else { return false };

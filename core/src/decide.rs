@@ -147,10 +147,10 @@ pub fn decide(goal: &Goal, seen: &Observed) -> Plan {
     if let Some(cluster) = facts.cluster.filter(|_| seen.cluster.formed.is_none()) {
         return Plan::act(Action::RecordFormed { cluster });
     }
-    // A stop restarts nothing, but without a quorum it needs pods that can start.
-    let stuck = facts.listed().is_none() && seen.replicas() > 0;
+    // A stop restarts nothing that serves, but it needs pods that can start: without a quorum, and for the last member.
+    let stuck = stop::needs_starts(goal, &facts);
     let roll = Roll::new(goal, &facts).filter(|_| goal.size > 0 || stuck);
-    if let Some(roll) = roll.as_ref().filter(|_| facts.listed().is_none()) {
+    if let Some(roll) = roll.as_ref().filter(|_| facts.listed().is_none() || goal.size == 0) {
         let forms = roll.keep_forms();
         if let Some(plan) = Some(forms).filter(|plan| !plan.is_settled()).or_else(|| roll.mend()) {
             return plan;

@@ -114,6 +114,8 @@ fn after_deletion(world: &World) -> Vec<Wrong> {
 fn stopped_claims(world: &World, cluster: &Cluster, claims: &[Ordinal]) -> bool {
     match cluster.goal.on_stop {
         _ if world.formed().is_none() => claims.is_empty(),
+        // Nothing is left that shows that the adopted cluster ever was one.
+        _ if world.data_at_risk && world.has_adopted() && !any_data(world) => claims.is_empty(),
         OnStop::Retain => claims == [Ordinal(0)],
         OnStop::RetainAll => quorum_is_kept(world),
         OnStop::Delete => claims.is_empty(),

@@ -13,7 +13,7 @@ use etcd_operator_core::status::Trouble;
 
 use crate::etcd::api::{self, Call};
 use crate::form::Form;
-use crate::kube::{Cluster, Objects, Order, Pod, Record, Set, SetSpec, Template};
+use crate::kube::{Objects, Order, Pod, Record, Set, SetSpec, Template};
 use crate::observe::NODE;
 use crate::rolling;
 use crate::volumes::Volumes;
@@ -33,6 +33,8 @@ pub struct Wanted {
     pub form: Form,
     pub volumes: Volumes,
     pub recorded: Option<Record>,
+    /// What pods were created from.
+    pub template: Option<Template>,
     /// It arrives long after it was sent.
     pub late: bool,
 }
@@ -40,16 +42,18 @@ pub struct Wanted {
 impl Wanted {
     /// What is created is what was read. What the operator may do is what the user wanted at that time: whether a cache
     /// knew it is no excuse.
-    pub fn of(read: &Cluster, record: Option<Record>, live: &Objects) -> Self {
-        let adopts = read.goal.adopts.as_deref();
+    pub fn of(read: &Objects, live: &Objects) -> Option<Self> {
+        let cluster = read.cluster.as_ref()?;
+        let adopts = cluster.goal.adopts.as_deref();
         let wants = |what: fn(&Goal, bool) -> bool| {
             live.cluster.as_ref().is_some_and(|cluster| what(&cluster.goal, cluster.deleting))
         };
-        Self {
-            cluster: read.uid,
-            form: read.form,
-            volumes: read.volumes,
-            recorded: record,
+        Some(Self {
+            cluster: cluster.uid,
+            form: cluster.form,
+            volumes: cluster.volumes,
+            recorded: read.record,
+            template: read.set.map(|set| set.spec.template),
             late: false,
             adopts: adopts.and_then(|former| former.strip_prefix("cluster-")?.parse().ok()),
             stopping: wants(|goal, _| goal.size == 0),
@@ -57,13 +61,14 @@ impl Wanted {
                 deleting && goal.on_delete == OnDelete::Delete
                     || goal.size == 0 && goal.on_stop == OnStop::Delete
             }),
-        }
+        })
     }
 
-    /// The form with this digest: the one that is wanted, the one that is recorded, or else what pods are created in.
-    fn find(self, digest: &Digest, set: Option<Set>) -> Option<Form> {
-        let mut known = [Some(self.form), self.recorded.map(|record| record.form)].into_iter().flatten();
-        known.find(|form| form.digest() == *digest).or(Some(set?.spec.template.form))
+    /// The form with this digest, of those that were read: the StatefulSet might be gone when the request arrives.
+    fn find(self, digest: &Digest) -> Option<Form> {
+        let others = [self.recorded.map(|record| record.form), self.template.map(|template| template.form)];
+        let mut known = others.into_iter().flatten().chain([self.form]);
+        known.find(|form| form.digest() == *digest)
     }
 }
 
@@ -168,7 +173,7 @@ fn change_set(world: &mut World, change: &Change, wanted: Wanted) {
         before.map(|set| Set { orphaning: true, version: set.version + 1, ..set })
     } else if let Change::SetTemplate(digest) = change {
         before.map(|set| {
-            let form = wanted.find(digest, before).unwrap_or(wanted.form);
+            let form = wanted.find(digest).unwrap_or(wanted.form);
             let template = Template { form, agent: world.agent, ..set.spec.template };
             set.changed(SetSpec { template, ..set.spec })
         })
@@ -191,12 +196,11 @@ fn record_form(world: &mut World, change: &Change, wanted: Wanted) {
         return;
     }
     let Change::RecordForm(digest) = change else { return };
-    let Some(form) = wanted.find(digest, world.kube.objects.set) else { return };
+    let Some(form) = wanted.find(digest) else { return };
     rolling::form_is_run_by_all(world, form);
     world.kube.objects.cleared.clear();
     let before = world.kube.objects.record;
-    let set = world.kube.objects.set;
-    let adopts = set.map_or_else(|| before?.adopts, |set| set.spec.template.adopts);
+    let adopts = wanted.template.map_or_else(|| before?.adopts, |template| template.adopts);
     world.kube.objects.record = Some(match before {
         Some(record) => Record { version: record.version + 1, form, adopts, ..record },
         None => Record { uid: world.kube.uid(), version: 1, cluster: wanted.cluster, form, adopts },

@@ -125,11 +125,16 @@ impl Operator {
         self.frozen.iter().all(Option::is_none) && !self.sight.etcd_unreachable
     }
 
+    /// The EtcdCluster as its cache has it, or as it wrote it since.
+    pub fn cluster(&self, live: &Objects) -> Option<Cluster> {
+        let cached = self.frozen[0].as_deref().unwrap_or(live).cluster.as_ref()?;
+        Some(self.reporter.newer_than(cached).unwrap_or_else(|| cached.clone()))
+    }
+
     fn cached(&self, live: &Objects) -> Objects {
-        let [cluster, order, set, pods, claims] = &self.frozen;
-        let newest = |cluster: &Cluster| self.reporter.newer_than(cluster).unwrap_or_else(|| cluster.clone());
+        let [_, order, set, pods, claims] = &self.frozen;
         Objects {
-            cluster: cluster.as_deref().unwrap_or(live).cluster.as_ref().map(newest),
+            cluster: self.cluster(live),
             order: order.as_deref().unwrap_or(live).order,
             // Both are ConfigMaps.
             record: order.as_deref().unwrap_or(live).record,
@@ -218,8 +223,8 @@ impl Operator {
         live: &Objects,
         considered: (&Goal, &Observed, &Plan),
     ) -> Result<(Wanted, Vec<Action>), Ended> {
-        let Some(cluster) = &objects.cluster else { return Err(Ended::Superseded) };
-        let wanted = Wanted::of(cluster, objects.record, live);
+        let read = objects.cluster.as_ref().zip(Wanted::of(objects, live));
+        let Some((cluster, wanted)) = read else { return Err(Ended::Superseded) };
         let (_, seen, plan) = considered;
         if !self.reports {
             return Ok((wanted, plan.actions.clone()));

@@ -7,7 +7,7 @@ use etcd_operator_core::plan::{Action, Plan};
 use etcd_operator_core::quorum::quorum;
 use etcd_operator_core::schedule::Opening;
 
-use crate::etcd::api;
+use crate::etcd::{Tick, api};
 use crate::execute::Wanted;
 use crate::form::Form;
 use crate::kube::{Pod, Template};
@@ -24,8 +24,8 @@ const TOLERATES_A_RESTART: usize = 3;
 /// What operators ended to give it another form.
 #[derive(Debug, Default)]
 pub struct Ended {
-    /// The UIDs of pods that served, until a member serves in their place.
-    pods: BTreeMap<Ordinal, u64>,
+    /// The UIDs of pods that served, until a member serves in their place, and from when on operators know of their end.
+    pods: BTreeMap<Ordinal, (u64, Tick)>,
     /// How many there were.
     pub count: usize,
     /// How often operators observed that the template should go back to the form that is recorded.
@@ -39,7 +39,7 @@ impl World {
             sandbox.ready = serving.contains(ordinal);
             if sandbox.ready {
                 self.forms.serves(sandbox.template.form, *ordinal);
-                self.ended.pods.retain(|it, uid| it != ordinal || *uid == sandbox.uid);
+                self.ended.pods.retain(|it, (uid, _)| it != ordinal || *uid == sandbox.uid);
             }
         }
         let members = self.members();
@@ -123,8 +123,10 @@ pub fn pod_may_end(world: &mut World, ordinal: Ordinal, wanted: Wanted, evicted:
         world.violate(Violation::EndedWithoutConsent(ordinal));
     }
     world.ended.count += 1;
-    world.ended.pods.insert(ordinal, uid);
-    let ended = world.ended.pods.len();
+    // Nobody knows of a request that is late before it is observed what it did.
+    let known_from = if wanted.late { world.now + world.past.depth + 2 } else { world.now };
+    world.ended.pods.insert(ordinal, (uid, known_from));
+    let ended = world.ended.pods.values().filter(|(_, known_from)| *known_from <= world.now).count();
     // Operators that act at the same time know nothing of each other, and neither does a request that is late: a budget would.
     let alone = evicted || !wanted.late && !world.has_rivals;
     if alone && ended > (voters - quorum(voters)).max(1) {

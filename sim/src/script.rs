@@ -154,15 +154,16 @@ impl Script {
         }
         script.faults.unbearable = random.chance(50);
         script.troubles = troubles;
+        script.observation_time = observation_time;
         if !script.strict {
             // Between the last observation and the call only etcd can check: neither a request that arrives late, nor what
-            // another operator does in the same moment.
+            // another operator does in the same moment, nor a member that ended after it had responded.
             script.troubles.late_request = 0;
             script.operators = 1;
+            script.observation_time = 0;
         }
         script.sight = sight;
         script.killed_at_first_start = 5;
-        script.observation_time = observation_time;
         script.loss_per_mille = loss_per_mille;
         // Drawn last, so that what a seed showed before there were forms is still what it shows.
         let mut often = |per_mille: u64| if random.chance(500) { random.below(per_mille + 1) } else { 0 };

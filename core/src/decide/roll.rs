@@ -242,8 +242,9 @@ impl<'a> Roll<'a> {
         if let Some(waiting) = self.against_restart(members, ordinal) {
             return Next::Wait(waiting);
         }
-        let evicts =
-            self.goal.disruption_budget && voters >= TOLERATES_A_RESTART && !self.is_down(members, ordinal);
+        // The budget also counts members that are still to be added, and might then allow no eviction.
+        let allows = voters > quorum(voters.max(usize::from(self.goal.size)));
+        let evicts = self.goal.disruption_budget && allows && !self.is_down(members, ordinal);
         let ending = if evicts { Ending::Evict } else { Ending::Delete };
         // Once this one has ended, the others need each other, and they might have been restarted, too. One that does not respond
         // to the operator might be what connects them.
@@ -356,10 +357,16 @@ impl<'a> Roll<'a> {
 
     /// Pods that have the wanted form, and how they are; without those that cannot join before the members have it, too.
     fn rolled(&self) -> impl Iterator<Item = (Ordinal, &PodState)> {
-        let rolled = self.pods().filter(|(_, pod)| self.has_it(pod));
+        let rolled = self.pods().filter(|(ordinal, pod)| self.has_it(pod) && !self.lacks_volume(*ordinal));
         rolled
             .map(|(ordinal, _)| (ordinal, self.facts.pod(ordinal)))
             .filter(|(_, state)| !state.cannot_join())
+    }
+
+    /// Without a quorum, a pod that waits for its first volume is of no use, and might wait for ever.
+    fn lacks_volume(&self, ordinal: Ordinal) -> bool {
+        let claim = self.facts.seen.claims.get(&ordinal);
+        self.facts.listed().is_none() && claim.is_some_and(|claim| !claim.bound)
     }
 
     /// A voter that serves and is what was wanted, whatever its pod says.

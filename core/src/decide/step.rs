@@ -294,7 +294,9 @@ impl Step<'_> {
         if staying == 0 {
             return Some(Refusal::LastVoter { member });
         }
-        let serving_after = self.facts.serving().filter(|id| *id != member).count();
+        // One whose pod terminates is about to stop. Only the removal of a member that serves makes that worse.
+        let counts = |id: &MemberId| !self.facts.serves(member) || !self.facts.is_ending(*id);
+        let serving_after = self.facts.serving().filter(|id| *id != member).filter(counts).count();
         let quorum_after = quorum(staying);
         (serving_after < quorum_after).then_some(Refusal::QuorumWouldBeLost {
             member,

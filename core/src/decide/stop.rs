@@ -32,6 +32,13 @@ pub fn plan(goal: &Goal, facts: &Assessment<'_>) -> Plan {
     if before.is_settled() { set_replicas(seen, 0) } else { before }
 }
 
+/// Whether a stop cannot be completed before etcd has started in some pod.
+pub fn needs_starts(goal: &Goal, facts: &Assessment<'_>) -> bool {
+    let votes = |members: &Members| members.at(Ordinal(0)).is_some_and(|(_, member)| !member.learner);
+    let has_all = |members: &Members| goal.on_stop == OnStop::RetainAll || votes(members);
+    facts.seen.replicas() > 0 && !facts.listed().is_some_and(has_all)
+}
+
 /// Every volume that stays is a member's, and has its label. The others are deleted when their pods are: until then, the
 /// StatefulSet would create new ones.
 fn stop_all(seen: &Observed, members: &Members) -> Plan {

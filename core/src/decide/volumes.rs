@@ -154,7 +154,8 @@ impl<'a> Volumes<'a> {
             .filter(|(_, ordinal)| outdated.contains(ordinal))
             .min_by_key(|&(id, ordinal)| rank(id, ordinal))?;
         let others = || members.voters().map(|(id, _)| id).filter(|id| *id != next);
-        let down: Vec<MemberId> = others().filter(|id| !facts.serves(*id)).collect();
+        let down = others().filter(|id| !facts.serves(*id) || facts.is_ending(*id));
+        let down: Vec<MemberId> = down.collect();
         match others().next() {
             // Refused: its data would be lost.
             None => None,
