@@ -67,23 +67,37 @@ fn forbidden(package: &str, crates: &[&'static str]) -> Vec<&'static str> {
 }
 
 #[test]
-fn every_manifest_is_installed_by_config_everything_or_is_the_optional_right() {
+fn every_manifest_is_installed_by_a_folder_that_the_readme_explains() {
     let config = root().join("config");
-    let mut there: BTreeSet<_> =
-        files(".yaml").into_iter().filter(|path| path.starts_with(&config)).collect();
-    let mut lists = ["everything", "nodes"].map(|it| config.join(it).join("kustomization.yaml")).to_vec();
+    let mut left: BTreeSet<_> = files(".yaml").into_iter().filter(|path| path.starts_with(&config)).collect();
+    let there = left.clone();
+    let explained = ["everything", "namespaced", "highly-available", "nodes"];
+    assert!(
+        explained.iter().all(|it| read(&root().join("README.md")).contains(&format!("| `config/{it}` |")))
+    );
+    let mut lists = explained.map(|it| config.join(it).join("kustomization.yaml")).to_vec();
     while let Some(list) = lists.pop() {
-        assert!(there.remove(&list), "no {}", shown(&list));
-        let text = read(&list);
-        for listed in text.lines().filter_map(|line| line.strip_prefix("- ")) {
-            match listed.strip_prefix("../") {
-                Some(folder) => lists.push(config.join(folder).join("kustomization.yaml")),
-                None => {
-                    let manifest = list.with_file_name(listed);
-                    assert!(there.remove(&manifest), "{} lists {listed}, which is missing", shown(&list));
+        assert!(there.contains(&list), "no {}", shown(&list));
+        left.remove(&list);
+        for listed in resources(&read(&list)) {
+            let folder = list.with_file_name("");
+            let listed = listed.split("../").fold(folder, |at, part| match part {
+                "" => at.parent().expect("it is inside the tree").to_owned(),
+                name => at.join(name),
+            });
+            match listed.extension() {
+                Some(_) => {
+                    assert!(there.contains(&listed), "{} lists {}", shown(&list), shown(&listed));
+                    left.remove(&listed);
                 }
+                None => lists.push(listed.join("kustomization.yaml")),
             }
         }
     }
-    assert!(there.is_empty(), "no kustomization lists {there:?}");
+    assert!(left.is_empty(), "no kustomization lists {left:?}");
+}
+
+fn resources(kustomization: &str) -> impl Iterator<Item = &str> {
+    let after = kustomization.lines().skip_while(|line| *line != "resources:").skip(1);
+    after.map_while(|line| line.strip_prefix("- "))
 }
