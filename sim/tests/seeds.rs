@@ -19,7 +19,7 @@ const SEEDS: usize = 5000;
 
 /// Seeds that once failed, each with what it showed. A change of the simulated world changes their stories, so what they
 /// taught is also a scenario in `core/tests/scenarios/` where a snapshot can tell it.
-const KEPT: [(u64, &str); 4] = [
+const KEPT: [(u64, &str); 11] = [
     (9854, "volumes adopted while they are being deleted: the new cluster lost its data before it began"),
     (11321, "the same, where a user deletes volumes, changes their mind and asks to adopt them"),
     (
@@ -30,6 +30,19 @@ const KEPT: [(u64, &str); 4] = [
         11814,
         "a stop deleted all adopted volumes before anything ran on them: the cluster bootstraps anew, as a user asked",
     ),
+    (
+        16805,
+        "a member was replaced for its class while the pod of another one terminated: no quorum was left",
+    ),
+    (
+        23851,
+        "the budget for a larger size allowed no eviction, and the downgrade that blocks members waited for one",
+    ),
+    (28375, "a stop never completed: the last member could not start in its form, and an edit had no effect"),
+    (10527, "without a quorum, a pod that waited for its first volume kept an edit from the others"),
+    (7336, "a form was not recorded, because a user had just deleted the StatefulSet"),
+    (29050, "a late request ended a pod in the same moment as the next one"),
+    (25881, "nothing was left of an adopted cluster, and a stop deleted its empty volume"),
 ];
 
 type Symptom = fn(&Problem) -> bool;
@@ -43,7 +56,7 @@ const CORPUS: [(Bug, u64, Symptom); 21] = [
         use Violation::{EntryLost, OrderUsedTwice, SecondCluster};
         matches!(problem, Problem::Violated(OrderUsedTwice(_) | SecondCluster(_) | EntryLost(_)))
     }),
-    (Bug::LabelSkipped, 6381, does_not_converge),
+    (Bug::LabelSkipped, 12471, does_not_converge),
     (Bug::CacheTrusted, 4071, |problem| {
         use Violation::{MemberVolumeDeleted, VoterDisrupted};
         matches!(problem, Problem::Violated(VoterDisrupted { .. } | MemberVolumeDeleted(_)))
@@ -60,7 +73,7 @@ const CORPUS: [(Bug, u64, Symptom); 21] = [
         matches!(problem, Problem::Violated(Violation::VolumeAdoptedUnasked(_)))
     }),
     (Bug::TemplateUnread, 5, |problem| matches!(problem, Problem::Violated(Violation::EndedUnprepared(_)))),
-    (Bug::TemplateKept, 1986, |problem| matches!(problem, Problem::Violated(Violation::FormSpread(_)))),
+    (Bug::TemplateKept, 1005, |problem| matches!(problem, Problem::Violated(Violation::FormSpread(_)))),
     (Bug::RolledTrusted, 1, |problem| {
         use Violation::{FormSpread, QuorumLost, TooManyEnded};
         matches!(problem, Problem::Violated(FormSpread(_) | QuorumLost { .. } | TooManyEnded { .. }))
