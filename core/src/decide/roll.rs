@@ -357,16 +357,10 @@ impl<'a> Roll<'a> {
 
     /// Pods that have the wanted form, and how they are; without those that cannot join before the members have it, too.
     fn rolled(&self) -> impl Iterator<Item = (Ordinal, &PodState)> {
-        let rolled = self.pods().filter(|(ordinal, pod)| self.has_it(pod) && !self.lacks_volume(*ordinal));
+        let rolled = self.pods().filter(|(_, pod)| self.has_it(pod));
         rolled
             .map(|(ordinal, _)| (ordinal, self.facts.pod(ordinal)))
             .filter(|(_, state)| !state.cannot_join())
-    }
-
-    /// Without a quorum, a pod that waits for its first volume is of no use, and might wait for ever.
-    fn lacks_volume(&self, ordinal: Ordinal) -> bool {
-        let claim = self.facts.seen.claims.get(&ordinal);
-        self.facts.listed().is_none() && claim.is_some_and(|claim| !claim.bound)
     }
 
     /// A voter that serves and is what was wanted, whatever its pod says.
