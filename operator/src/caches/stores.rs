@@ -36,3 +36,33 @@ impl<K: Kind> Stores<K> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Pod;
+    use kube::ResourceExt;
+    use kube::runtime::reflector;
+    use kube::runtime::watcher::Event;
+    use serde_json::json;
+
+    use super::*;
+
+    fn store_of(namespace: &str) -> Store<Pod> {
+        let (store, mut writer) = reflector::store();
+        let pod = json!({"metadata": {"name": "kv-0", "namespace": namespace}});
+        writer.apply_watcher_event(&Event::Apply(serde_json::from_value(pod).expect("it is a pod")));
+        store
+    }
+
+    #[test]
+    fn objects_of_every_namespace_are_found() {
+        let stores = Stores::new(["a", "b"].map(store_of).to_vec());
+        let get = |namespace: &str| stores.get(&ObjectRef::new("kv-0").within(namespace));
+        for namespace in ["a", "b"] {
+            assert_eq!(get(namespace).and_then(|pod| pod.namespace()).as_deref(), Some(namespace));
+            let there = stores.all_that(|pod| pod.namespace().as_deref() == Some(namespace));
+            assert_eq!(there.len(), 1, "{namespace}");
+        }
+        assert_eq!((get("c"), stores.all().len()), (None, 2));
+    }
+}
