@@ -65,6 +65,7 @@ pub mod environment {
     pub const VOLUME: &str = "ETCD_AGENT_VOLUME";
     pub const RUN: &str = "ETCD_AGENT_RUN";
     pub const ORDER: &str = "ETCD_AGENT_ORDER";
+    pub const TLS: &str = "ETCD_AGENT_TLS";
     pub const TERMINATION_LOG: &str = "ETCD_AGENT_TERMINATION_LOG";
 }
 
@@ -84,6 +85,8 @@ pub mod path {
     pub const PROGRAM: &str = "etcd-agent";
     /// The mounted ConfigMap with the bootstrap order: a directory, because a mounted file would not be updated.
     pub const ORDER: &str = "/etc/etcd-bootstrap";
+    /// The mounted Secrets, each in a directory of its own.
+    pub const TLS: &str = "/etc/etcd-tls";
     pub const TERMINATION_LOG: &str = "/dev/termination-log";
 }
 

@@ -5,6 +5,7 @@
 //! (`opinion.rs`).
 
 mod bootstrap;
+mod certificates;
 mod delete;
 mod membership;
 mod opinion;
@@ -26,6 +27,7 @@ pub use crate::intent::OnStop;
 use crate::observed::{Claim, Members, Observed, Ordinal, Unanswered, VolumeForm};
 use crate::plan::{Action, Plan, Refusal, WaitingOn};
 use crate::schedule::Window;
+use crate::tls::Profiles;
 pub use delete::grace_seconds;
 pub use roll::Reason;
 pub(crate) use roll::{Roll, Trial};
@@ -60,6 +62,9 @@ pub struct Goal {
     /// The oldest agent that the operator can work with.
     #[serde(default = "Protocol::lowest")]
     pub lowest_agent: Protocol,
+    /// What the Secrets have to hold; empty without TLS.
+    #[serde(default, skip_serializing_if = "Profiles::is_empty")]
+    pub certificates: Profiles,
 }
 
 impl From<&Intent> for Goal {
@@ -77,6 +82,7 @@ impl From<&Intent> for Goal {
             asked: intent.asked.clone(),
             windows: intent.windows.clone(),
             lowest_agent: Protocol::lowest(),
+            certificates: Profiles::new(),
         }
     }
 }
@@ -97,6 +103,7 @@ impl Goal {
             asked: Asked::default(),
             windows: Vec::new(),
             lowest_agent: Protocol::lowest(),
+            certificates: Profiles::new(),
         }
     }
 
@@ -116,6 +123,7 @@ impl Goal {
             asked: Asked::default(),
             windows: Vec::new(),
             lowest_agent: Protocol::lowest(),
+            certificates: Profiles::new(),
         }
     }
 }
@@ -142,6 +150,10 @@ pub fn decide(goal: &Goal, seen: &Observed) -> Plan {
     }
     if let Some(plan) = foreign_volumes(goal, seen) {
         return plan;
+    }
+    let certificates = certificates::missing(goal, seen);
+    if !certificates.is_settled() {
+        return certificates;
     }
     let facts = assess(seen);
     if let Some(cluster) = facts.cluster.filter(|_| seen.cluster.formed.is_none()) {
@@ -175,7 +187,9 @@ pub fn decide(goal: &Goal, seen: &Observed) -> Plan {
     };
     // What is left of an earlier trial disturbs nothing, so no step waits until it is deleted.
     match plan.actions.is_empty() {
-        true => roll::leftovers(goal, roll.as_ref(), seen).then(plan),
+        true => {
+            certificates::renewals(goal, seen).then(roll::leftovers(goal, roll.as_ref(), seen)).then(plan)
+        }
         false => plan,
     }
 }

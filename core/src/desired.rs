@@ -7,6 +7,7 @@ mod pod;
 mod preflight;
 mod probes;
 mod rendering;
+mod secret;
 mod services;
 
 use std::collections::BTreeMap;
@@ -16,11 +17,9 @@ use k8s_openapi::api::apps::v1::{
 };
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, PodTemplateSpec};
 use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use kube::Resource;
 
-use crate::api::EtcdCluster;
 use crate::form::{Form, Record};
 use crate::intent::Intent;
 use crate::names::{self, Names};
@@ -29,8 +28,10 @@ use crate::quorum::quorum;
 
 pub use contained::contained;
 pub use difference::not_applied;
+pub use metadata::labels;
 pub(crate) use pod::{ETCD, SIDECAR, ZONE_LABEL, is_default_spreading, pod_security, stay_on_lost_nodes};
 pub use rendering::{PodAgent, agents};
+pub use secret::secret;
 pub use services::services;
 
 /// What the objects of one cluster have in common.
@@ -42,36 +43,8 @@ pub struct Desired<'a> {
 }
 
 impl Desired<'_> {
-    /// On everything, and what selects the pods.
-    pub fn labels(&self) -> BTreeMap<String, String> {
-        BTreeMap::from([
-            ("app.kubernetes.io/name".into(), "etcd".into()),
-            ("app.kubernetes.io/instance".into(), self.names.cluster.clone()),
-            ("app.kubernetes.io/managed-by".into(), names::FIELD_MANAGER.into()),
-            (names::CLUSTER_LABEL.into(), self.names.cluster.clone()),
-        ])
-    }
-
     fn metadata(&self, name: String) -> ObjectMeta {
-        ObjectMeta {
-            name: Some(name),
-            namespace: Some(self.names.namespace.clone()),
-            labels: Some(self.labels()),
-            owner_references: Some(vec![self.owner()]),
-            ..ObjectMeta::default()
-        }
-    }
-
-    /// What has this owner goes when the cluster goes. Claims never have it.
-    fn owner(&self) -> OwnerReference {
-        OwnerReference {
-            api_version: EtcdCluster::api_version(&()).into_owned(),
-            kind: EtcdCluster::kind(&()).into_owned(),
-            name: self.names.cluster.clone(),
-            uid: self.intent.uid.clone(),
-            controller: Some(true),
-            block_owner_deletion: Some(true),
-        }
+        metadata::metadata(self.names, &self.intent.uid, name)
     }
 
     /// The bootstrap order. Not `immutable`: kubelets go on serving a deleted immutable ConfigMap to new pods.

@@ -14,6 +14,7 @@ use crate::member::PeerAddress;
 use crate::order::BootstrapOrder;
 use crate::rules::options::is_owned;
 use crate::start::Member;
+use crate::tls::{AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY, Purpose, Scheme, Transport};
 use crate::version::Version;
 
 pub(crate) mod known;
@@ -25,7 +26,6 @@ pub const METRICS_PORT: u16 = 2381;
 
 /// Checked by every member with its own flag while it applies the entry, so it must be the same everywhere for ever.
 const MAX_LEARNERS: u8 = 2;
-const SCHEME: &str = "http";
 /// From this version on a member keeps the first entries of its log for a short while only.
 const SHORT_LOG: Version = Version::new(3, 6, 0);
 const SHORT_LOG_ENTRIES: u64 = 100;
@@ -48,6 +48,8 @@ pub struct MemberConfig {
     /// The UID of a previous cluster whose volumes this one adopts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adopts: Option<String>,
+    #[serde(default, skip_serializing_if = "Transport::is_plain")]
+    pub transport: Transport,
     #[serde(default)]
     pub options: MemberOptions,
 }
@@ -89,6 +91,8 @@ pub struct LocalConfig {
     pub host: String,
     pub listen: IpAddr,
     pub data_dir: String,
+    /// The directory with those of its certificates.
+    pub tls_dir: String,
 }
 
 /// How a member comes to be in its cluster.
@@ -135,12 +139,17 @@ pub fn peer_address(host: &str) -> PeerAddress {
     PeerAddress { host: host.to_owned(), port: PEER_PORT }
 }
 
-pub fn peer_url(host: &str) -> String {
-    format!("{SCHEME}://{}", peer_address(host))
+pub fn peer_url(scheme: Scheme, host: &str) -> String {
+    format!("{scheme}://{}", peer_address(host))
 }
 
-pub fn client_url(host: &str) -> String {
-    format!("{SCHEME}://{host}:{CLIENT_PORT}")
+pub fn client_url(scheme: Scheme, host: &str) -> String {
+    format!("{scheme}://{host}:{CLIENT_PORT}")
+}
+
+/// Where a member finds a part of one of its Secrets.
+pub fn tls_file(tls_dir: &str, purpose: Purpose, key: &str) -> String {
+    format!("{tls_dir}/{}/{key}", purpose.directory().unwrap_or_default())
 }
 
 /// Every argument that etcd is started with, or everything that is wrong with the configuration.
@@ -155,7 +164,8 @@ pub fn arguments(
     };
     let mut flags: Vec<(&str, String)> =
         vec![("name", local.name.clone()), ("data-dir", local.data_dir.clone())];
-    flags.extend(urls(local, initial_state));
+    flags.extend(urls(config.transport, local, initial_state));
+    flags.extend(certificates(config, local));
     flags.extend(membership(config, local, initial_state));
     let compares = match initial_state {
         InitialState::Known { compares } => compares,
@@ -193,7 +203,11 @@ pub fn whole_log_until(config: &MemberConfig) -> u64 {
     if short { count.min(SHORT_LOG_ENTRIES) } else { count }
 }
 
-fn urls(local: &LocalConfig, initial_state: InitialState<'_>) -> [(&'static str, String); 5] {
+fn urls(
+    Transport { clients: client_scheme, peers }: Transport,
+    local: &LocalConfig,
+    initial_state: InitialState<'_>,
+) -> [(&'static str, String); 5] {
     let open = |port| SocketAddr::new(local.listen, port);
     let (clients, metrics) = match initial_state {
         InitialState::Fetches { members: _, clients, metrics } => (clients, metrics),
@@ -202,12 +216,37 @@ fn urls(local: &LocalConfig, initial_state: InitialState<'_>) -> [(&'static str,
         }
     };
     [
-        ("listen-peer-urls", format!("{SCHEME}://{}", open(PEER_PORT))),
-        ("listen-client-urls", format!("{SCHEME}://{clients}")),
+        ("listen-peer-urls", format!("{peers}://{}", open(PEER_PORT))),
+        ("listen-client-urls", format!("{client_scheme}://{clients}")),
         ("listen-metrics-urls", format!("http://{metrics}")),
-        ("advertise-client-urls", client_url(&local.host)),
-        ("initial-advertise-peer-urls", peer_url(&local.host)),
+        ("advertise-client-urls", client_url(client_scheme, &local.host)),
+        ("initial-advertise-peer-urls", peer_url(peers, &local.host)),
     ]
+}
+
+/// A certificate is required on every port with TLS. That of a peer has to be for the peer Service, too: it is an authority
+/// of this cluster alone, and this holds should anybody ever share it.
+fn certificates(config: &MemberConfig, local: &LocalConfig) -> Vec<(&'static str, String)> {
+    let file = |purpose, key| tls_file(&local.tls_dir, purpose, key);
+    let mut flags = Vec::new();
+    if config.transport.clients.is_tls() {
+        flags.extend([
+            ("cert-file", file(Purpose::Server, CERTIFICATE_KEY)),
+            ("key-file", file(Purpose::Server, PRIVATE_KEY)),
+            ("trusted-ca-file", file(Purpose::Server, AUTHORITY_KEY)),
+            ("client-cert-auth", "true".into()),
+        ]);
+    }
+    if config.transport.peers.is_tls() {
+        flags.extend([
+            ("peer-cert-file", file(Purpose::Peer, CERTIFICATE_KEY)),
+            ("peer-key-file", file(Purpose::Peer, PRIVATE_KEY)),
+            ("peer-trusted-ca-file", file(Purpose::Peer, AUTHORITY_KEY)),
+            ("peer-client-cert-auth", "true".into()),
+            ("peer-cert-allowed-hostname", config.peer_host.clone()),
+        ]);
+    }
+    flags
 }
 
 fn membership(
@@ -215,7 +254,7 @@ fn membership(
     local: &LocalConfig,
     initial_state: InitialState<'_>,
 ) -> [(&'static str, String); 4] {
-    let own = peer_url(&local.host);
+    let own = peer_url(config.transport.peers, &local.host);
     let (state, token, cluster) = match initial_state {
         // With a log etcd ignores these. Should the log vanish in this very moment, it can only fail.
         InitialState::Known { .. } => {

@@ -9,6 +9,7 @@ use crate::names::{Names, condition, event, reason};
 use crate::observed::{Observed, Ordinal};
 use crate::plan::{Action, Terms};
 use crate::status::find;
+use crate::tls::Cause;
 
 /// The API server takes notes of up to 1024 bytes.
 const LONGEST_NOTE: usize = 1000;
@@ -51,7 +52,13 @@ pub fn of_action(action: &Action, goal: &Goal, names: &Names, seen: &Observed) -
         | Action::SetTemplate { .. }
         | Action::RecordCleared { .. }
         | Action::DeletePreflight { .. }
-        | Action::Accept(_) => return None,
+        | Action::Accept(_)
+        // All of them belong to the creation of a cluster.
+        | Action::IssueCertificate { purpose: _, cause: Cause::Missing } => return None,
+        Action::IssueCertificate { purpose, cause } => {
+            let note = format!("issued the certificate in Secret {}: {}", names.secret(*purpose), cause.words());
+            Event::normal(event::CERTIFICATE_ISSUED, "IssueCertificate", note)
+        }
         Action::CreatePreflight { ordinal: _, node } => {
             let note = format!("trying the new image and arguments on node {node}, before a member restarts");
             Event::normal(event::PREFLIGHT_STARTED, "RollOut", note)
@@ -309,15 +316,16 @@ impl<'a> Change<'a> {
             self.news(condition::RECONCILING, "False").filter(|it| it.reason == reason::CONSENT_REQUIRED);
         let resize = self.news(condition::VOLUMES_DIFFER, "True");
         let resize = resize.filter(|it| it.reason == reason::VOLUME_RESIZE_FAILED);
+        let tls = self.news(condition::TLS_READY, "False");
+        let tls = tls.filter(|it| it.reason != reason::CERTIFICATES_PENDING);
         let news = [
             (condition::WRITE_FAILED, "True"),
-            (condition::TLS_READY, "False"),
             (condition::SPEC_WARNING, "True"),
             (condition::DRAINS_BLOCKED, "True"),
         ]
         .into_iter()
         .filter_map(|(type_, value)| self.news(type_, value));
-        let events = alarm.into_iter().chain(held).chain(consent).chain(resize).chain(news);
+        let events = alarm.into_iter().chain(held).chain(consent).chain(resize).chain(tls).chain(news);
         events.map(|it| Event::new(true, &it.reason, "Check", &it.message)).collect()
     }
 }

@@ -18,6 +18,7 @@ use crate::api::{PodTemplate, Quantity};
 use crate::desired::pod_security;
 use crate::etcd_config::MemberOptions;
 use crate::names::FORM_ANNOTATION;
+use crate::tls::Transport;
 use crate::version::Version;
 pub use read::adopts;
 pub use record::{KEY, Record};
@@ -46,6 +47,9 @@ pub struct Form {
     /// The image of the container beside etcd, if there should be one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub debug_image: Option<String>,
+    /// As it was when the cluster was created.
+    #[serde(default, skip_serializing_if = "Transport::is_plain")]
+    pub transport: Transport,
 }
 
 /// Two forms with the same digest are the same, and so are two renderings.

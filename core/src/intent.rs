@@ -20,6 +20,7 @@ use crate::names::{ADOPT_ANNOTATION, Names};
 use crate::observed::VolumeForm;
 use crate::rules::options::{DEFAULT_ELECTION_MILLISECONDS, DEFAULT_HEARTBEAT_MILLISECONDS};
 use crate::schedule::{Schedule, Window};
+use crate::tls::Transport;
 use crate::version::Version;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -82,6 +83,14 @@ pub enum NodePort {
     Fixed(u16),
 }
 
+impl Intent {
+    /// A cluster keeps the transport that it was created with: to change it while members run takes more than a restart.
+    pub fn with_transport(mut self, in_effect: Option<Transport>) -> Self {
+        self.form.transport = in_effect.unwrap_or(self.form.transport);
+        self
+    }
+}
+
 /// `None` if a rule is broken; which one, the rules say themselves.
 pub(crate) fn of(cluster: &EtcdCluster) -> Option<Intent> {
     let metadata = &cluster.metadata;
@@ -92,7 +101,7 @@ pub(crate) fn of(cluster: &EtcdCluster) -> Option<Intent> {
         repository,
         paused,
         storage,
-        security: _, // Connections are plain text in this version.
+        security,
         resources,
         options,
         pod_template,
@@ -112,6 +121,7 @@ pub(crate) fn of(cluster: &EtcdCluster) -> Option<Intent> {
         options: options_of(options.unwrap_or_default())?,
         pod,
         debug_image: debug_sidecar.map(|sidecar| sidecar.image),
+        transport: Transport::asked_for(&security.tls),
     };
     Some(Intent {
         name: metadata.name.clone().unwrap_or_default(),

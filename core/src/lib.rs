@@ -37,5 +37,6 @@ pub mod snapshot;
 pub mod start;
 pub mod status;
 pub mod surroundings;
+pub mod tls;
 pub mod validate;
 pub mod version;

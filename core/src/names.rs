@@ -8,6 +8,7 @@ use crate::api::EtcdCluster;
 use crate::etcd_config::{PEER_PORT, client_url, peer_url};
 use crate::member::PeerAddress;
 use crate::observed::Ordinal;
+use crate::tls::{Purpose, Scheme};
 pub use words::{condition, event, reason};
 
 /// Owns the fields that we write by server-side apply.
@@ -94,6 +95,10 @@ impl Names {
         format!("{}-preflight-{ordinal}", self.cluster)
     }
 
+    pub fn secret(&self, purpose: Purpose) -> String {
+        format!("{}-{}", self.cluster, purpose.suffix())
+    }
+
     /// What selects the members' pods.
     pub fn selector(&self) -> BTreeMap<String, String> {
         BTreeMap::from([
@@ -103,8 +108,19 @@ impl Names {
     }
 
     /// Where clients connect.
-    pub fn endpoint(&self) -> String {
-        client_url(&format!("{}.{}.svc.{}", self.client_service(), self.namespace, self.domain))
+    pub fn endpoint(&self, scheme: Scheme) -> String {
+        client_url(scheme, &self.client_hosts()[0])
+    }
+
+    /// Every name of the Service for clients, the full one first.
+    pub fn client_hosts(&self) -> [String; 4] {
+        let (service, namespace) = (self.client_service(), &self.namespace);
+        [
+            format!("{service}.{namespace}.svc.{}", self.domain),
+            format!("{service}.{namespace}.svc"),
+            format!("{service}.{namespace}"),
+            service,
+        ]
     }
 
     /// A name that exists as soon as any pod has an address, and lists them all.
@@ -116,12 +132,12 @@ impl Names {
         format!("{}.{}", self.pod(ordinal), self.peer_host())
     }
 
-    pub fn peer_url(&self, ordinal: Ordinal) -> String {
-        peer_url(&self.pod_host(ordinal))
+    pub fn peer_url(&self, scheme: Scheme, ordinal: Ordinal) -> String {
+        peer_url(scheme, &self.pod_host(ordinal))
     }
 
-    pub fn client_url(&self, ordinal: Ordinal) -> String {
-        client_url(&self.pod_host(ordinal))
+    pub fn client_url(&self, scheme: Scheme, ordinal: Ordinal) -> String {
+        client_url(scheme, &self.pod_host(ordinal))
     }
 
     /// Which pod a peer URL belongs to, with any scheme; none if it is not one of this cluster.
@@ -158,9 +174,9 @@ mod tests {
     #[test]
     fn a_peer_url_leads_back_to_its_pod_and_others_lead_nowhere() {
         for ordinal in [0, 2, 9, 10, 11, 100].map(Ordinal) {
-            let url = names().peer_url(ordinal);
-            assert_eq!(names().ordinal_of(&url), Some(ordinal));
-            assert_eq!(names().ordinal_of(&url.replace("http://", "https://")), Some(ordinal));
+            for scheme in [Scheme::Http, Scheme::Https] {
+                assert_eq!(names().ordinal_of(&names().peer_url(scheme, ordinal)), Some(ordinal));
+            }
         }
         for other in [
             "http://kv-1.kv-peer.ns.svc.cluster.local:2379",

@@ -23,8 +23,6 @@ pub struct Notice {
 /// The most severe first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// The spec asks for TLS, and connections are plain text.
-    TlsNotInEffect,
     KnownDefects,
     VolumeBelowQuota,
     UntestedVersion,
@@ -37,7 +35,6 @@ impl Kind {
     /// The name under which conditions and events mention it.
     pub fn reason(self) -> &'static str {
         match self {
-            Kind::TlsNotInEffect => reason::TLS_NOT_IN_EFFECT,
             Kind::KnownDefects => reason::KNOWN_DEFECTS,
             Kind::VolumeBelowQuota => reason::VOLUME_BELOW_QUOTA,
             Kind::UntestedVersion => reason::UNTESTED_VERSION,
@@ -50,7 +47,7 @@ impl Kind {
 /// The cluster is that from which the intent was made: fields without effect are only there.
 pub fn notices(cluster: &EtcdCluster, intent: &Intent) -> Vec<Notice> {
     let mut found = Vec::new();
-    found.extend(without_tls(cluster));
+    found.extend(other_certificates(cluster));
     found.extend(without_effect(cluster));
     found.extend(not_understood(cluster));
     found.extend(surprising_size(intent));
@@ -59,14 +56,18 @@ pub fn notices(cluster: &EtcdCluster, intent: &Intent) -> Vec<Notice> {
     found
 }
 
-fn without_tls(cluster: &EtcdCluster) -> Option<Notice> {
+fn other_certificates(cluster: &EtcdCluster) -> Vec<Notice> {
     let tls = &cluster.spec.security.tls;
-    (tls.enabled && (tls.client_tls_enabled || tls.peer_tls_enabled)).then(|| Notice {
-        kind: Kind::TlsNotInEffect,
-        field: "spec.security.tls",
-        message: "this version of the operator does not support TLS yet: all connections are plain text"
-            .into(),
-    })
+    let own = "no effect: this version of the operator uses only certificates that it issues itself";
+    [
+        ("spec.security.tls.certificateSecret", tls.certificate_secret.is_some()),
+        ("spec.security.tls.caSecret", tls.ca_secret.is_some()),
+        ("spec.security.tls.autoTLS", !tls.auto_tls),
+    ]
+    .into_iter()
+    .filter(|(_, is_there)| tls.enabled && *is_there)
+    .map(|(field, _)| Notice { kind: Kind::NoEffect, field, message: own.into() })
+    .collect()
 }
 
 fn without_effect(cluster: &EtcdCluster) -> Vec<Notice> {
@@ -181,13 +182,14 @@ mod tests {
     }
 
     #[test]
-    fn tls_that_is_not_there_yet_is_owned_up_to_unless_nobody_asked_for_it() {
-        let expected = [(Kind::TlsNotInEffect, "spec.security.tls")];
-        assert_eq!(told(json!({})), expected);
-        assert_eq!(told(json!({"security": {"tls": {"clientTLSEnabled": false}}})), expected);
-        assert_eq!(told(json!({"security": {"tls": {"enabled": false}}})), []);
-        let both_off = json!({"security": {"tls": {"clientTLSEnabled": false, "peerTLSEnabled": false}}});
-        assert_eq!(told(both_off), []);
+    fn certificates_of_other_sources_are_not_used_yet() {
+        let tls = |tls: serde_json::Value| told(json!({"security": {"tls": tls}}));
+        assert_eq!(tls(json!({})), []);
+        let no_effect = |field| vec![(Kind::NoEffect, field)];
+        assert_eq!(tls(json!({"certificateSecret": "s"})), no_effect("spec.security.tls.certificateSecret"));
+        assert_eq!(tls(json!({"caSecret": "s"})), no_effect("spec.security.tls.caSecret"));
+        assert_eq!(tls(json!({"autoTLS": false})), no_effect("spec.security.tls.autoTLS"));
+        assert_eq!(tls(json!({"enabled": false, "caSecret": "s"})), []);
     }
 
     #[test]

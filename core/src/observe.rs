@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{
     ConfigMap, Event, Node, PersistentVolumeClaim, PersistentVolumeClaimSpec, PersistentVolumeClaimStatus,
-    Pod, Service,
+    Pod, PodTemplateSpec, Secret, Service,
 };
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Amount;
@@ -34,6 +34,7 @@ use crate::observed::{
 use crate::order::{self, BootstrapOrder};
 use crate::request::{Object, Role};
 use crate::round::{Memory, Unseen};
+use crate::tls::{self, Purpose, Transport};
 pub use container::image;
 pub use etcd::{Reply, etcd};
 
@@ -47,6 +48,8 @@ pub struct Objects {
     pub pods: Pods,
     pub preflights: Pods,
     pub claims: BTreeMap<Ordinal, Arc<PersistentVolumeClaim>>,
+    /// With private keys, which nothing in here reads.
+    pub secrets: BTreeMap<Purpose, Arc<Secret>>,
     pub listed: Listed,
     pub services: BTreeMap<Role, Arc<Service>>,
     pub budget: Option<Arc<PodDisruptionBudget>>,
@@ -79,6 +82,17 @@ impl Objects {
         let last = pods.map(|(ordinal, _)| ordinal).chain(claims.map(|(ordinal, _)| ordinal)).max();
         let there = || last.map_or(0, |last| last.0.saturating_add(1));
         self.set.as_deref().map_or_else(there, replicas)
+    }
+
+    /// What pods are made with: as it was recorded, else as the StatefulSet or a pod has it.
+    pub fn transport(&self) -> Option<Transport> {
+        let recorded = self.record.as_deref().and_then(Record::parse).map(|it| it.form.transport);
+        let of_set = || Some(Form::read(&self.set.as_ref()?.spec.as_ref()?.template)?.transport);
+        let of_pod = |pod: &Arc<Pod>| {
+            let template = PodTemplateSpec { metadata: None, spec: pod.spec.clone() };
+            Some(Form::read(&template)?.transport)
+        };
+        recorded.or_else(of_set).or_else(|| self.pods.values().find_map(of_pod))
     }
 
     pub fn questions(&self, goal: &Goal) -> Questions {
@@ -195,6 +209,8 @@ pub fn observe(
         pods: BTreeMap::new(),
         preflights: objects.preflights.iter().map(|(&it, pod)| (it, preflight::of(pod, now))).collect(),
         claims: objects.claims.iter().map(|(&ordinal, it)| (ordinal, claim(it, set))).collect(),
+        secrets: objects.secrets.iter().map(|(&purpose, it)| (purpose, secret(it))).collect(),
+        transport: objects.transport(),
         etcd: etcd(replies),
         versions: versions(objects),
         taken: objects.taken.clone(),
@@ -212,13 +228,14 @@ pub fn observe(
 }
 
 fn versions(objects: &Objects) -> Versions {
-    let Objects { cluster, order, record, set, claims, .. } = objects;
+    let Objects { cluster, order, record, set, claims, secrets, .. } = objects;
     Versions {
         cluster: cluster.resource_version(),
         order: order.as_ref().and_then(|order| order.resource_version()),
         set: set.as_ref().and_then(|set| set.resource_version()),
         record: record.as_ref().and_then(|record| record.resource_version()),
         claims: claims.iter().filter_map(|(&it, claim)| Some((it, claim.resource_version()?))).collect(),
+        secrets: secrets.iter().filter_map(|(&it, secret)| Some((it, secret.resource_version()?))).collect(),
     }
 }
 
@@ -333,6 +350,14 @@ fn claim(claim: &PersistentVolumeClaim, set: Option<&StatefulSet>) -> Claim {
         resize: claim.status.as_ref().and_then(resize),
         precedes_set: set_created.is_some_and(|set| created(&claim.metadata).is_some_and(|it| it < set)),
     }
+}
+
+fn secret(secret: &Secret) -> observed::Secret {
+    let certificate = match tls::read(secret.data.as_ref()) {
+        Ok(certificate) => Seen::Known(certificate),
+        Err(flaw) => Seen::Unknown(flaw),
+    };
+    observed::Secret { uid: uid(secret), certificate }
 }
 
 fn volume_form(set: &StatefulSet) -> Option<VolumeForm> {

@@ -12,6 +12,7 @@ use crate::agent::Protocol;
 use crate::form::Digest;
 use crate::member::MemberProgress;
 use crate::request::Object;
+use crate::tls::{Certificate, Flaw, Purpose, Transport};
 use crate::version::Version;
 use crate::version::downgrade::Downgrade;
 pub use nodes::{Node, Nodes, Unread};
@@ -107,6 +108,11 @@ pub struct Observed {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub preflights: BTreeMap<Ordinal, Preflight>,
     pub claims: BTreeMap<Ordinal, Claim>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub secrets: BTreeMap<Purpose, Secret>,
+    /// What pods are made with; none before there is anything to make them from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transport: Option<Transport>,
     pub etcd: Etcd,
     #[serde(default, skip_serializing_if = "Versions::is_empty")]
     pub versions: Versions,
@@ -140,6 +146,8 @@ pub struct Versions {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record: Option<String>,
     pub claims: BTreeMap<Ordinal, String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub secrets: BTreeMap<Purpose, String>,
 }
 
 impl Versions {
@@ -372,6 +380,13 @@ pub struct Claim {
     pub precedes_set: bool,
 }
 
+/// A Secret with a certificate, without any key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Secret {
+    pub uid: String,
+    pub certificate: Seen<Certificate, Flaw>,
+}
+
 /// What the storage reports while a volume has another size than its claim asks for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Resize {
@@ -503,6 +518,8 @@ impl Observed {
             pods: BTreeMap::new(),
             preflights: BTreeMap::new(),
             claims: BTreeMap::new(),
+            secrets: BTreeMap::new(),
+            transport: None,
             etcd: Etcd { answers: BTreeMap::new(), members, via: None, silent_since: BTreeMap::new() },
             versions: Versions::default(),
             taken: BTreeSet::new(),

@@ -17,6 +17,7 @@ use crate::decide::Reason;
 use crate::form::Digest;
 use crate::observed::{ClusterId, Exit, MemberId, Observed, Ordinal, Unanswered};
 use crate::request::Object;
+use crate::tls::{Cause, Purpose};
 use crate::version::{Version, path};
 
 /// What to do now, in this order; what is awaited; what is refused.
@@ -35,6 +36,11 @@ pub enum Action {
     /// Writes into the status, for good, that the cluster has formed, as which one and when.
     RecordFormed {
         cluster: ClusterId,
+    },
+    /// Writes a Secret with a new certificate.
+    IssueCertificate {
+        purpose: Purpose,
+        cause: Cause,
     },
     /// Makes the order, not yet armed.
     CreateOrder {
@@ -154,6 +160,7 @@ impl Action {
         match self {
             Self::AddFinalizer
             | Self::RecordFormed { .. }
+            | Self::IssueCertificate { .. }
             | Self::LabelClaim { .. }
             | Self::CreatePreflight { .. }
             | Self::DeletePreflight { .. } => Nature::Harmless,
@@ -214,6 +221,9 @@ impl Action {
             Object::Pod(ordinal) | Object::Claim(ordinal) => ordinal.0 < self.new_pods(seen),
             Object::Preflight(taken) => {
                 matches!(self, Self::CreatePreflight { ordinal, node: _ } if *ordinal == taken)
+            }
+            Object::Secret(taken) => {
+                matches!(self, Self::IssueCertificate { purpose, cause: _ } if *purpose == taken)
             }
             Object::Cluster | Object::Service(_) | Object::Budget => false,
         }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Secret, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::core::{ApiResource, Resource, ResourceExt};
 use serde::{Deserialize, Serialize};
@@ -20,6 +20,7 @@ use crate::form::Digest;
 use crate::names::Names;
 use crate::observed::{ClusterId, MemberId, Observed, Ordinal};
 use crate::plan::Action;
+use crate::tls::{Purpose, Scheme};
 use crate::version::Version;
 pub use http::{Target, http};
 
@@ -60,6 +61,7 @@ pub enum Object {
     Pod(Ordinal),
     Preflight(Ordinal),
     Claim(Ordinal),
+    Secret(Purpose),
     Service(Role),
     Budget,
 }
@@ -97,6 +99,8 @@ pub enum Change {
     RecordForm(Digest),
     /// The logs of these members have no entries of 3.5.
     RecordCleared(BTreeSet<MemberId>),
+    /// A new certificate for this.
+    Issue(Purpose),
     /// A pod that tries the wanted form on this node.
     CreatePreflight(String),
     /// From a previous cluster of this name.
@@ -129,9 +133,13 @@ pub struct Call {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemberChange {
-    AddLearner(Ordinal),
+    /// Its peer URL has this scheme.
+    AddLearner(Ordinal, Scheme),
     Promote(MemberId),
-    MoveLeader { from: MemberId, to: MemberId },
+    MoveLeader {
+        from: MemberId,
+        to: MemberId,
+    },
     Remove(MemberId),
     EnableDowngrade(Version),
     CancelDowngrade,
@@ -161,6 +169,13 @@ pub fn request(action: &Action, seen: &Observed, turn: usize) -> Option<Request>
         Action::RemoveFinalizer => etcd_cluster(Change::RemoveFinalizer),
         Action::RecordFormed { cluster } => etcd_cluster(Change::RecordFormed(cluster, seen.now)),
         Action::Accept(ref accepted) => etcd_cluster(Change::Accept(accepted.clone())),
+        Action::IssueCertificate { purpose, cause: _ } => {
+            let (object, change) = (Object::Secret(purpose), Change::Issue(purpose));
+            match seen.secrets.get(&purpose) {
+                None => write(object, OnlyIf::Absent, change),
+                Some(secret) => unchanged(object, &secret.uid, versions.secrets.get(&purpose), change),
+            }
+        }
         Action::CreateOrder { size } => write(Object::Order, OnlyIf::Absent, Change::CreateOrder(size)),
         Action::ArmOrder { ref uid } => {
             let size = seen.order.as_ref()?.size;
@@ -203,7 +218,8 @@ pub fn request(action: &Action, seen: &Observed, turn: usize) -> Option<Request>
         Action::DeleteSet { ref uid } => delete(Object::Set, uid),
         Action::OrphanSet { ref uid } => unchanged(Object::Set, uid, versions.set.as_ref(), Change::Orphan),
         Action::AddLearner { ordinal, cluster } => {
-            call(cluster, None, turn, MemberChange::AddLearner(ordinal))
+            let scheme = seen.transport.unwrap_or_default().peers;
+            call(cluster, None, turn, MemberChange::AddLearner(ordinal, scheme))
         }
         Action::Promote { member, cluster, .. } => call(cluster, None, 0, MemberChange::Promote(member)),
         Action::MoveLeader { from, to, cluster } => {
@@ -235,6 +251,7 @@ impl Object {
             Self::Pod(ordinal) => names.pod(ordinal),
             Self::Preflight(ordinal) => names.preflight(ordinal),
             Self::Claim(ordinal) => names.claim(ordinal),
+            Self::Secret(purpose) => names.secret(purpose),
             Self::Service(Role::Peer) => names.peer_service(),
             Self::Service(Role::Client) => names.client_service(),
             Self::Service(Role::NodePort) => names.node_port_service(),
@@ -256,6 +273,7 @@ impl Object {
             Self::Set => of::<StatefulSet>(),
             Self::Pod(_) | Self::Preflight(_) => of::<Pod>(),
             Self::Claim(_) => of::<PersistentVolumeClaim>(),
+            Self::Secret(_) => of::<Secret>(),
             Self::Service(_) => of::<Service>(),
             Self::Budget => of::<PodDisruptionBudget>(),
         }

@@ -9,6 +9,7 @@ mod panicked;
 mod preflight;
 mod rollout;
 mod spread;
+mod tls;
 mod trouble;
 mod view;
 mod volumes;
@@ -28,6 +29,7 @@ use crate::intent::Intent;
 use crate::names::{Names, reason};
 use crate::observed::{Observed, Ordinal};
 use crate::plan::Plan;
+use crate::tls::Transport;
 use crate::validate::Problem;
 use crate::version::Version;
 pub(crate) use conditions::find;
@@ -59,6 +61,14 @@ pub struct Basis<'a> {
     pub edited: &'a [&'static str],
     /// Of each pod.
     pub agents: &'a BTreeMap<Ordinal, PodAgent>,
+}
+
+impl Basis<'_> {
+    /// What is in effect, or will be.
+    fn transport(&self) -> Transport {
+        let asked_for = || self.spec.ok().map(|intent| intent.form.transport);
+        self.seen.transport.or_else(asked_for).unwrap_or_default()
+    }
 }
 
 /// The status to write, or nothing when the one that is there says the same and is fresh enough.
@@ -109,7 +119,7 @@ fn seen(
         cluster_id: before.cluster_id.clone().or_else(|| formed.map(|formed| formed.id.to_string())),
         formed_at: before.formed_at.clone().or_else(|| formed.map(|formed| Time(formed.since))),
         domain: before.domain.clone().or_else(|| Some(basis.names.domain.clone())),
-        client_endpoints: vec![basis.names.endpoint()],
+        client_endpoints: vec![basis.names.endpoint(basis.transport().clients)],
         selector: Some(selector.join(",")),
         conditions: history.conditions(facts::of(&view, cluster)),
         ..before.clone()

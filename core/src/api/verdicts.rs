@@ -81,7 +81,8 @@ const fn without_effect(field: &'static str, note: &'static str) -> FieldVerdict
 
 const PATCHED: &str = "on running pods, too";
 const VOLUMES_EXIST: &str = "the volumes exist already";
-const PLAIN_TEXT: &str = "this version does not encrypt any connection";
+const OWN_CERTIFICATES: &str = "this version uses only certificates that the operator issues";
+const AT_CREATION: &str = "a cluster keeps what it was created with";
 
 pub const VERDICTS: [FieldVerdict; 40] = [
     rolling("debugSidecar.image"),
@@ -109,12 +110,12 @@ pub const VERDICTS: [FieldVerdict; 40] = [
     rolling("resources.limits"),
     rolling("resources.requests"),
     live("rollout.strategy", "from the next step on"),
-    without_effect("security.tls.autoTLS", PLAIN_TEXT),
-    without_effect("security.tls.caSecret", PLAIN_TEXT),
-    without_effect("security.tls.certificateSecret", PLAIN_TEXT),
-    without_effect("security.tls.clientTLSEnabled", PLAIN_TEXT),
-    without_effect("security.tls.enabled", PLAIN_TEXT),
-    without_effect("security.tls.peerTLSEnabled", PLAIN_TEXT),
+    without_effect("security.tls.autoTLS", OWN_CERTIFICATES),
+    without_effect("security.tls.caSecret", OWN_CERTIFICATES),
+    without_effect("security.tls.certificateSecret", OWN_CERTIFICATES),
+    without_effect("security.tls.clientTLSEnabled", AT_CREATION),
+    without_effect("security.tls.enabled", AT_CREATION),
+    without_effect("security.tls.peerTLSEnabled", AT_CREATION),
     live("size", "the operator adds or removes members one at a time"),
     live("storage.onDelete", "at the deletion"),
     live("storage.onStop", "at the next stop"),

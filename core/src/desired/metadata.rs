@@ -1,19 +1,51 @@
-//! Labels and annotations of pods. Those that users chose change on running pods, without a restart.
+//! The metadata of all objects, and labels and annotations of pods: those that users chose change on running pods, without a
+//! restart.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kube::Resource;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::{Desired, ETCD};
-use crate::names::CHOSEN_ANNOTATION;
+use crate::api::EtcdCluster;
+use crate::names::{CHOSEN_ANNOTATION, CLUSTER_LABEL, FIELD_MANAGER, Names};
 use crate::rules::pods::{is_owned_annotation, is_owned_label};
 
 /// So that `kubectl exec` and `kubectl logs` mean etcd without being told.
 const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 
 type Entries = BTreeMap<String, String>;
+
+/// On everything.
+pub fn labels(names: &Names) -> Entries {
+    BTreeMap::from([
+        ("app.kubernetes.io/name".into(), "etcd".into()),
+        ("app.kubernetes.io/instance".into(), names.cluster.clone()),
+        ("app.kubernetes.io/managed-by".into(), FIELD_MANAGER.into()),
+        (CLUSTER_LABEL.into(), names.cluster.clone()),
+    ])
+}
+
+/// Of an object that is deleted with the cluster. Claims are not.
+pub(super) fn metadata(names: &Names, cluster_uid: &str, name: String) -> ObjectMeta {
+    let owner = OwnerReference {
+        api_version: EtcdCluster::api_version(&()).into_owned(),
+        kind: EtcdCluster::kind(&()).into_owned(),
+        name: names.cluster.clone(),
+        uid: cluster_uid.to_owned(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    };
+    ObjectMeta {
+        name: Some(name),
+        namespace: Some(names.namespace.clone()),
+        labels: Some(labels(names)),
+        owner_references: Some(vec![owner]),
+        ..ObjectMeta::default()
+    }
+}
 
 /// The keys that come from the spec, as pods list them: what a user takes out of the spec can be removed then, and what
 /// others have added stays.
@@ -40,12 +72,12 @@ impl Keys {
 impl Desired<'_> {
     /// What users chose, what we add, and these marks.
     pub(super) fn pod_metadata(&self, marks: Entries) -> ObjectMeta {
-        let (mut labels, mut annotations) = self.chosen();
-        let keys = keys(&labels, &annotations).text().map(|text| (CHOSEN_ANNOTATION.to_owned(), text));
-        labels.extend(self.labels());
+        let (mut all, mut annotations) = self.chosen();
+        let keys = keys(&all, &annotations).text().map(|text| (CHOSEN_ANNOTATION.to_owned(), text));
+        all.extend(labels(self.names));
         annotations.insert(DEFAULT_CONTAINER.into(), ETCD.into());
         annotations.extend(marks.into_iter().chain(keys));
-        ObjectMeta { labels: Some(labels), annotations: Some(annotations), ..ObjectMeta::default() }
+        ObjectMeta { labels: Some(all), annotations: Some(annotations), ..ObjectMeta::default() }
     }
 
     /// The merge patch that gives a running pod the labels and annotations of the spec; none if it has them.

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{
     Capabilities, ConfigMapVolumeSource, Container, ContainerPort, EmptyDirVolumeSource, EnvVar,
     EnvVarSource, ObjectFieldSelector, PodSecurityContext, PodSpec, PodTemplateSpec, ResourceRequirements,
-    SeccompProfile, SecurityContext, Toleration, TopologySpreadConstraint, Volume, VolumeMount,
+    SeccompProfile, SecretVolumeSource, SecurityContext, Toleration, TopologySpreadConstraint, Volume,
+    VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -17,9 +18,10 @@ use super::rendering::marked;
 use super::{Desired, probes};
 use crate::agent::{Protocol, environment, path};
 use crate::api::PodTemplate;
-use crate::etcd_config::{CLIENT_PORT, METRICS_PORT, MemberConfig, PEER_PORT};
+use crate::etcd_config::{CLIENT_PORT, METRICS_PORT, MemberConfig, PEER_PORT, client_url, tls_file};
 use crate::form::Form;
 use crate::names::{AGENT_ANNOTATION, DATA_VOLUME, FORM_ANNOTATION};
+use crate::tls::{AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY, Purpose};
 
 /// On nodes: the zone that they are in.
 pub const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
@@ -44,7 +46,7 @@ impl Desired<'_> {
         let spec = PodSpec {
             init_containers: Some(vec![self.installer(form)]),
             containers: std::iter::once(self.etcd(form, adopts)).chain(sidecar(form)).collect(),
-            volumes: Some(self.volumes()),
+            volumes: Some(self.volumes(form)),
             // Not a word to Kubernetes from in here, and its Services are no business of etcd's.
             automount_service_account_token: Some(false),
             enable_service_links: Some(false),
@@ -93,11 +95,7 @@ impl Desired<'_> {
                 port("peer", PEER_PORT),
                 port("metrics", METRICS_PORT),
             ]),
-            volume_mounts: Some(vec![
-                mount(DATA_VOLUME, path::VOLUME),
-                mount(RUN_VOLUME, path::RUN),
-                VolumeMount { read_only: Some(true), ..mount(ORDER_VOLUME, path::ORDER) },
-            ]),
+            volume_mounts: Some(mounts(form)),
             resources: Some(form.resources.clone()),
             liveness_probe: Some(probes::liveness(&form.version)),
             readiness_probe: Some(probes::readiness(&form.version)),
@@ -122,13 +120,22 @@ impl Desired<'_> {
             |name: &str, value: String| EnvVar { name: name.into(), value: Some(value), value_from: None };
         let config = serde_json::to_string(&self.member_config(form, adopts))
             .expect("text and numbers are always JSON");
-        vec![
+        let mut variables = vec![
             own(environment::POD, "metadata.name"),
             own(environment::ADDRESS, "status.podIP"),
             fixed(environment::CONFIG, config),
-            fixed("ETCDCTL_ENDPOINTS", format!("http://127.0.0.1:{CLIENT_PORT}")),
+            fixed("ETCDCTL_ENDPOINTS", client_url(form.transport.clients, "127.0.0.1")),
             fixed("ETCDCTL_API", "3".into()),
-        ]
+        ];
+        if form.transport.clients.is_tls() {
+            let file = |key| tls_file(path::TLS, Purpose::Operator, key);
+            variables.extend([
+                fixed("ETCDCTL_CACERT", file(AUTHORITY_KEY)),
+                fixed("ETCDCTL_CERT", file(CERTIFICATE_KEY)),
+                fixed("ETCDCTL_KEY", file(PRIVATE_KEY)),
+            ]);
+        }
+        variables
     }
 
     pub(super) fn member_config(&self, form: &Form, adopts: Option<String>) -> MemberConfig {
@@ -138,21 +145,37 @@ impl Desired<'_> {
             peer_host: self.names.peer_host(),
             attempt: None,
             adopts,
+            transport: form.transport,
             options: form.options.clone(),
         }
     }
 
-    fn volumes(&self) -> Vec<Volume> {
+    fn volumes(&self, form: &Form) -> Vec<Volume> {
         let named = |name: &str| Volume { name: name.into(), ..Volume::default() };
         let order = ConfigMapVolumeSource {
             name: self.names.order(),
             optional: Some(true),
             ..ConfigMapVolumeSource::default()
         };
-        vec![
+        // Where users leave the groups of a volume to the platform, its group might not be etcd's.
+        let readable = match pod_security(form.pod.security_context.as_ref()).fs_group {
+            Some(_) => 0o440,
+            None => 0o444,
+        };
+        let secret = |purpose: Purpose| {
+            let source = SecretVolumeSource {
+                secret_name: Some(self.names.secret(purpose)),
+                default_mode: Some(readable),
+                ..SecretVolumeSource::default()
+            };
+            Volume { secret: Some(source), ..named(purpose.suffix()) }
+        };
+        let mut volumes = vec![
             Volume { empty_dir: Some(EmptyDirVolumeSource::default()), ..named(RUN_VOLUME) },
             Volume { config_map: Some(order), ..named(ORDER_VOLUME) },
-        ]
+        ];
+        volumes.extend(mounted_secrets(form).map(|(purpose, _)| secret(purpose)));
+        volumes
     }
 
     fn spreading(&self, template: &PodTemplate) -> Vec<TopologySpreadConstraint> {
@@ -247,6 +270,26 @@ pub(super) fn container_security() -> SecurityContext {
         capabilities: Some(Capabilities { drop: Some(vec!["ALL".into()]), add: None }),
         ..SecurityContext::default()
     }
+}
+
+fn mounts(form: &Form) -> Vec<VolumeMount> {
+    let read_only = |it: VolumeMount| VolumeMount { read_only: Some(true), ..it };
+    let mut mounts = vec![
+        mount(DATA_VOLUME, path::VOLUME),
+        mount(RUN_VOLUME, path::RUN),
+        read_only(mount(ORDER_VOLUME, path::ORDER)),
+    ];
+    let secrets = mounted_secrets(form).map(|(purpose, directory)| {
+        read_only(mount(purpose.suffix(), &format!("{}/{directory}", path::TLS)))
+    });
+    mounts.extend(secrets);
+    mounts
+}
+
+/// Each in a directory of its own: a mounted file would not be updated when a certificate is renewed.
+fn mounted_secrets(form: &Form) -> impl Iterator<Item = (Purpose, &'static str)> {
+    let needed = Purpose::ALL.into_iter().filter(|it| it.is_needed(form.transport));
+    needed.filter_map(|purpose| Some((purpose, purpose.directory()?)))
 }
 
 fn mount(volume: &str, path: &str) -> VolumeMount {

@@ -71,6 +71,7 @@ impl Desired<'_> {
             host: self.names.pod_host(ordinal),
             listen: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
             data_dir: format!("{}/{}", path::VOLUME, path::DATA),
+            tls_dir: path::TLS.into(),
         };
         let config = self.member_config(&self.intent.form, None);
         let mut arguments = arguments(&config, &local, InitialState::Known { compares: true }).ok()?;

@@ -35,13 +35,15 @@ impl Form {
             security_context: spec.security_context.clone().and_then(own),
             ..PodTemplate::default()
         };
+        let config = config(etcd)?;
         Some(Self {
             version: Version::parse(version)?,
             repository: repository.to_owned(),
             resources: etcd.resources.clone().unwrap_or_default(),
-            options: config(etcd)?.options,
+            options: config.options,
             pod,
             debug_image: container(SIDECAR).and_then(|it| it.image.clone()),
+            transport: config.transport,
         })
     }
 }

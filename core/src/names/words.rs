@@ -30,7 +30,7 @@ pub mod condition {
         PAUSED = "Paused";
         /// True while a Service, the PodDisruptionBudget or a message to an agent cannot be written; absent otherwise.
         WRITE_FAILED = "WriteFailed";
-        /// False while the spec asks for TLS and it is not in effect; absent when the spec does not ask for it.
+        /// Whether TLS is in effect as the spec asks for, with certificates that are valid; absent without TLS.
         TLS_READY = "TLSReady";
         /// True while something in the spec has no effect or deserves attention; absent otherwise.
         SPEC_WARNING = "SpecWarning";
@@ -146,8 +146,16 @@ pub mod reason {
         NO_SUCCESSOR = "NoSuccessor";
         DATA_MISMATCH = "DataMismatch";
 
-        // What deserves attention.
+        // TLS and its certificates.
+        CERTIFICATES_VALID = "CertificatesValid";
+        CERTIFICATES_PENDING = "CertificatesPending";
+        CERTIFICATE_EXPIRED = "CertificateExpired";
+        /// The key that signs certificates is gone.
+        AUTHORITY_LOST = "CertificateAuthorityLost";
+        /// Members were created with another transport than the spec asks for.
         TLS_NOT_IN_EFFECT = "TLSNotInEffect";
+
+        // What deserves attention.
         KNOWN_DEFECTS = "KnownDefects";
         VOLUME_BELOW_QUOTA = "VolumeBelowQuota";
         UNTESTED_VERSION = "UntestedVersion";
@@ -188,6 +196,7 @@ pub mod event {
         MEMBER_PROMOTED = "MemberPromoted";
         MEMBER_REMOVED = "MemberRemoved";
         LEADER_MOVED = "LeaderMoved";
+        CERTIFICATE_ISSUED = "CertificateIssued";
         VOLUME_ADOPTED = "VolumeAdopted";
         VOLUME_DELETED = "VolumeDeleted";
         CLUSTER_DELETED = "ClusterDeleted";

@@ -7,6 +7,7 @@ use crate::api::Quantity;
 use crate::asked::{APPROVE_ROLLOUT, Accepted, RESTART};
 use crate::names::{ADOPT_ANNOTATION, ANNOTATION_OF, Names};
 use crate::observed::{MemberId, Observed, Ordinal};
+use crate::tls::Purpose;
 
 /// One line for each thing that is done, awaited or refused.
 impl fmt::Display for Plan {
@@ -52,6 +53,9 @@ impl Terms<'_> {
             Action::RemoveFinalizer => "remove the finalizer".into(),
             Action::RecordFormed { cluster } => {
                 format!("record that the cluster has bootstrapped as {cluster}")
+            }
+            Action::IssueCertificate { purpose, cause } => {
+                format!("issue the certificate in {}: {}", self.secret(*purpose), cause.words())
             }
             Action::CreateOrder { size } => format!("prepare the bootstrap of {size} pods"),
             Action::ArmOrder { uid: _ } => "allow the pods to bootstrap".into(),
@@ -307,6 +311,13 @@ impl Terms<'_> {
         match self {
             Self::Numbers => ordinal.to_string(),
             Self::Names { names, .. } => names.preflight(ordinal),
+        }
+    }
+
+    fn secret(self, purpose: Purpose) -> String {
+        match self {
+            Self::Numbers => format!("Secret {}", purpose.suffix()),
+            Self::Names { names, .. } => format!("Secret {}", names.secret(purpose)),
         }
     }
 

@@ -1,8 +1,9 @@
 //! A write as the API server reads it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use http::Request;
+use k8s_openapi::ByteString;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
@@ -14,7 +15,7 @@ use super::{Change, Object, OnlyIf, Write};
 use crate::agent::Protocol;
 use crate::api::{EtcdCluster, Quantity};
 use crate::asked::Accepted;
-use crate::desired::Desired;
+use crate::desired::{Desired, secret};
 use crate::form::{Digest, Form, Record, adopts};
 use crate::names::{CLUSTER_UID_LABEL, FIELD_MANAGER, FINALIZER, MEMBER_ID_LABEL, Names};
 use crate::observed::Ordinal;
@@ -30,6 +31,8 @@ pub struct Target<'a> {
     pub desired: Option<&'a Desired<'a>>,
     pub set: Option<&'a StatefulSet>,
     pub record: Option<&'a Record>,
+    /// The content of a Secret that is written: keys are not made in here.
+    pub issued: Option<&'a BTreeMap<String, ByteString>>,
 }
 
 impl Target<'_> {
@@ -142,6 +145,16 @@ pub fn http(write: &Write, target: Target<'_>) -> Option<Request<Vec<u8>>> {
             let Object::Preflight(ordinal) = *object else { return None };
             create(json!(desired?.preflight(ordinal, node)?))
         }
+        Change::Issue(purpose) => {
+            let content = target.issued?.clone();
+            let secret = json!(secret(*purpose, names, &cluster.uid().unwrap_or_default(), content));
+            match only_if {
+                OnlyIf::Absent => create(secret),
+                OnlyIf::Same(_) | OnlyIf::Unchanged(..) => {
+                    api.replace(&name, &post(), only_if.inside(secret).to_string().into_bytes())
+                }
+            }
+        }
         Change::SetReplicas(replicas) => merge(json!({"spec": {"replicas": replicas}})),
         Change::Merge(fields) => merge(fields.clone()),
         Change::Adopt => label(CLUSTER_UID_LABEL, cluster.uid().unwrap_or_default()),
@@ -210,7 +223,8 @@ fn finalizers(cluster: &EtcdCluster, ours: Option<&str>) -> Value {
 
 /// Armed with this nonce.
 fn order(desired: &Desired<'_>, size: u8, nonce: Option<&str>) -> Value {
-    let members = Ordinal::below(size).map(|it| (desired.names.pod(it), desired.names.peer_url(it)));
+    let scheme = desired.intent.form.transport.peers;
+    let members = Ordinal::below(size).map(|it| (desired.names.pod(it), desired.names.peer_url(scheme, it)));
     json!(desired.order(&BootstrapOrder {
         protocol_version: Protocol::CURRENT,
         cluster_uid: desired.intent.uid.clone(),

@@ -40,6 +40,8 @@ pub fn show_the_same(one: &Observed, other: &Observed) -> bool {
         pods,
         preflights,
         claims,
+        secrets,
+        transport,
         nodes,
         taken,
         etcd,
@@ -60,6 +62,7 @@ pub fn show_the_same(one: &Observed, other: &Observed) -> bool {
         && (pods, preflights, nodes) == (&other.pods, &other.preflights, &other.nodes)
         && (cluster, order, set) == (&other.cluster, &other.order, &other.set)
         && (record, claims, taken) == (&other.record, &other.claims, &other.taken)
+        && (secrets, transport) == (&other.secrets, &other.transport)
 }
 
 #[cfg(test)]

@@ -3,12 +3,13 @@
 use super::Basis;
 use super::blocked::problems_of;
 use super::conditions::{Fact, Value};
+use super::tls;
 use super::trouble::{FailedWrite, Trouble};
 use super::view::{Service, View};
 use crate::api::EtcdCluster;
 use crate::intent::Intent;
 use crate::names::{condition, reason};
-use crate::notices::{Kind, Notice, notices};
+use crate::notices::{Notice, notices};
 use crate::observed::{MemberId, Members};
 use crate::plan::{Refusal, WaitingOn};
 use crate::quorum::quorum;
@@ -28,8 +29,9 @@ pub(super) fn of(view: &View<'_>, cluster: &EtcdCluster) -> Vec<Fact> {
     facts.extend(volumes_differ(view));
     facts.extend(paused(view));
     facts.extend(write_failed(view));
+    facts.extend(tls_ready(view, cluster));
     if let Ok(intent) = view.basis.spec {
-        facts.extend(noticed(notices(cluster, intent)));
+        facts.extend(spec_warning(notices(cluster, intent)));
         facts.extend(drains_blocked(view, intent));
     }
     facts.extend(members_spread(view));
@@ -301,24 +303,17 @@ fn write_failed(view: &View<'_>) -> Option<Fact> {
         .then(|| fact(condition::WRITE_FAILED, Value::True, reason::WRITE_FAILED, failures(writes)))
 }
 
-/// TLS has a condition of its own, because programs ask for it; the rest is one warning for people. The most severe
-/// notice gives its reason.
-fn noticed(mut notices: Vec<Notice>) -> Vec<Fact> {
+fn tls_ready(view: &View<'_>, cluster: &EtcdCluster) -> Option<Fact> {
+    let (value, reason, message) = tls::ready(view, cluster)?;
+    Some(fact(condition::TLS_READY, value, reason, message))
+}
+
+/// The most severe notice gives its reason.
+fn spec_warning(mut notices: Vec<Notice>) -> Option<Fact> {
     notices.sort_by_key(|notice| notice.kind);
-    let condition_of = |type_, value, notices: &[&Notice]| {
-        let reason = notices.first()?.kind.reason();
-        let messages: Vec<_> = notices.iter().map(|it| format!("{}: {}", it.field, it.message)).collect();
-        Some(fact(type_, value, reason, messages.join("; ")))
-    };
-    let (tls, rest): (Vec<_>, Vec<_>) =
-        notices.iter().partition(|it: &&Notice| it.kind == Kind::TlsNotInEffect);
-    [
-        condition_of(condition::TLS_READY, Value::False, &tls),
-        condition_of(condition::SPEC_WARNING, Value::True, &rest),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    let reason = notices.first()?.kind.reason();
+    let messages: Vec<_> = notices.iter().map(|it| format!("{}: {}", it.field, it.message)).collect();
+    Some(fact(condition::SPEC_WARNING, Value::True, reason, messages.join("; ")))
 }
 
 /// Quorum needs every one of one or two members, so the budget blocks every eviction.

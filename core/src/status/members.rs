@@ -6,6 +6,7 @@ use crate::assess::{MemberState, PodState};
 use crate::member::MemberProgress;
 use crate::observed::{Member, MemberId, Members, Ordinal};
 use crate::plan::WaitingOn;
+use crate::tls::Transport;
 use crate::version::Version;
 
 /// By ordinal, numerically: as text, pod 10 comes before pod 9. Members without a pod of ours come last.
@@ -40,6 +41,7 @@ pub(super) fn members(view: &View<'_>) -> Vec<MemberStatus> {
 type Placed = (Option<Ordinal>, MemberStatus);
 
 fn listed(view: &View<'_>, members: &Members) -> Vec<Placed> {
+    let Transport { clients, peers } = view.basis.transport();
     let status = |(id, member): (MemberId, &Member)| {
         let names = view.basis.names;
         let (ordinal, ready) = (member.ordinal, view.facts.serves(id));
@@ -59,10 +61,10 @@ fn listed(view: &View<'_>, members: &Members) -> Vec<Placed> {
         let status = MemberStatus {
             name: ordinal.map(|ordinal| names.pod(ordinal)),
             id: Some(id.to_string()),
-            peer_url: ordinal.map(|ordinal| names.peer_url(ordinal)),
+            peer_url: ordinal.map(|ordinal| names.peer_url(peers, ordinal)),
             client_url: ordinal
                 .filter(|_| member.start == MemberProgress::Published)
-                .map(|ordinal| names.client_url(ordinal)),
+                .map(|ordinal| names.client_url(clients, ordinal)),
             ready,
             last_transition_time: Some(view.since(&id.to_string(), ready)),
             role: role(members, id, member),

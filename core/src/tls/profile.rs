@@ -1,0 +1,176 @@
+//! What each certificate of a cluster has to be like.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use super::{Purpose, Transport};
+use crate::member::MAX_SIZE;
+use crate::names::Names;
+use crate::observed::Ordinal;
+
+/// Of the certificates that members and clients use.
+const VALIDITY_SECONDS: u64 = 90 * 24 * 3600;
+const AUTHORITY_VALIDITY_SECONDS: u64 = 10 * 365 * 24 * 3600;
+/// Clocks differ.
+const BACKDATED: SignedDuration = SignedDuration::from_mins(5);
+/// kubelets bring a renewed Secret into pods within a minute and a half.
+const LATEST_RENEWAL_SECONDS: u64 = 300;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Profile {
+    pub common_name: String,
+    /// In this order: etcd looks up one after the other until an address fits.
+    pub dns_names: Vec<String>,
+    pub ip_addresses: Vec<String>,
+    pub usage: Usage,
+    pub validity_seconds: u64,
+    pub key_algorithm: KeyAlgorithm,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Usage {
+    Authority,
+    /// Of a port. etcd's own gateway connects to its client port with the certificate of that port, and members connect
+    /// to each other with that of the peer port.
+    Both,
+    Client,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum KeyAlgorithm {
+    #[default]
+    ECDSAP256,
+}
+
+/// Of all Secrets that a cluster needs; empty without TLS.
+pub type Profiles = BTreeMap<Purpose, Profile>;
+
+pub fn profiles(names: &Names, transport: Transport) -> Profiles {
+    let needed = Purpose::ALL.into_iter().filter(|purpose| purpose.is_needed(transport));
+    needed.map(|purpose| (purpose, profile(purpose, names))).collect()
+}
+
+fn profile(purpose: Purpose, names: &Names) -> Profile {
+    let Names { namespace, cluster, .. } = names;
+    let mut profile = Profile {
+        common_name: String::new(),
+        dns_names: Vec::new(),
+        ip_addresses: Vec::new(),
+        usage: Usage::Client,
+        validity_seconds: VALIDITY_SECONDS,
+        key_algorithm: KeyAlgorithm::default(),
+    };
+    match purpose {
+        Purpose::PeerAuthority | Purpose::ClientAuthority => {
+            profile.common_name = format!("{namespace}/{cluster} {}", purpose.suffix());
+            profile.usage = Usage::Authority;
+            profile.validity_seconds = AUTHORITY_VALIDITY_SECONDS;
+        }
+        Purpose::Peer => {
+            profile.common_name = names.peer_service();
+            profile.usage = Usage::Both;
+            profile.dns_names = names_of_members(names);
+        }
+        Purpose::Server => {
+            profile.common_name = names.client_service();
+            profile.usage = Usage::Both;
+            profile.dns_names = names_of_members(names);
+            profile.dns_names.extend(names.client_hosts());
+            profile.dns_names.push("localhost".into());
+            profile.ip_addresses = vec!["127.0.0.1".into()];
+        }
+        // etcd takes the common name for the name of a user.
+        Purpose::Operator => profile.common_name = "etcd-operator".into(),
+        Purpose::Client => profile.common_name = "etcd-client".into(),
+    }
+    profile
+}
+
+/// The name of the peer Service returns the addresses of all members, so it is the first: one look-up is enough for any of
+/// them. A wildcard would fit only where addresses are looked up in reverse.
+fn names_of_members(names: &Names) -> Vec<String> {
+    let members = Ordinal::below(MAX_SIZE).map(|ordinal| names.pod_host(ordinal));
+    std::iter::once(names.peer_host()).chain(members).collect()
+}
+
+impl Profile {
+    /// From when until when a certificate is valid that is issued now.
+    pub fn validity(&self, now: Timestamp) -> (Timestamp, Timestamp) {
+        let seconds = i64::try_from(self.validity_seconds).unwrap_or(i64::MAX);
+        let lifetime = SignedDuration::from_secs(seconds);
+        let since = now.checked_sub(BACKDATED.min(lifetime / 10)).unwrap_or(now);
+        (since, now.checked_add(lifetime).unwrap_or(Timestamp::MAX))
+    }
+
+    /// When a certificate that expires then is renewed: after two thirds of its life, and so early that every pod has the
+    /// new one in time.
+    pub fn renewal(&self, expires: Timestamp) -> Timestamp {
+        let third = self.validity_seconds / 3;
+        let margin = third.max(LATEST_RENEWAL_SECONDS.min(third));
+        let margin = SignedDuration::from_secs(i64::try_from(margin).unwrap_or(i64::MAX));
+        expires.checked_sub(margin).unwrap_or(expires)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tls::Scheme;
+
+    fn names() -> Names {
+        Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() }
+    }
+
+    fn both() -> Transport {
+        Transport { clients: Scheme::Https, peers: Scheme::Https }
+    }
+
+    #[test]
+    fn a_port_in_plain_text_needs_no_certificates() {
+        assert!(profiles(&names(), Transport::default()).is_empty());
+        let purposes = |transport| profiles(&names(), transport).into_keys().collect::<Vec<_>>();
+        let peers = Transport { peers: Scheme::Https, ..Transport::default() };
+        assert_eq!(purposes(peers), [Purpose::PeerAuthority, Purpose::Peer]);
+        let clients = Transport { clients: Scheme::Https, ..Transport::default() };
+        let expected = [Purpose::ClientAuthority, Purpose::Server, Purpose::Operator, Purpose::Client];
+        assert_eq!(purposes(clients), expected);
+        assert_eq!(purposes(both()), Purpose::ALL);
+    }
+
+    #[test]
+    fn peers_are_named_by_their_service_first_and_then_each_and_by_no_pattern_or_address() {
+        let peer = &profiles(&names(), both())[&Purpose::Peer];
+        assert_eq!(peer.dns_names.len(), 10);
+        assert_eq!(peer.dns_names[0], "kv-peer.ns.svc.cluster.local");
+        assert_eq!(peer.dns_names[1], "kv-0.kv-peer.ns.svc.cluster.local");
+        assert_eq!(peer.dns_names[9], "kv-8.kv-peer.ns.svc.cluster.local");
+        assert_eq!((peer.ip_addresses.len(), peer.usage), (0, Usage::Both));
+    }
+
+    #[test]
+    fn a_server_has_also_the_names_that_clients_use() {
+        let server = &profiles(&names(), both())[&Purpose::Server];
+        assert_eq!(server.dns_names[..10], profiles(&names(), both())[&Purpose::Peer].dns_names);
+        assert_eq!(
+            server.dns_names[10..],
+            ["kv-client.ns.svc.cluster.local", "kv-client.ns.svc", "kv-client.ns", "kv-client", "localhost"]
+        );
+        assert_eq!((server.ip_addresses.as_slice(), server.usage), (&["127.0.0.1".into()][..], Usage::Both));
+    }
+
+    #[test]
+    fn a_certificate_is_renewed_after_two_thirds_of_its_life() {
+        let renewed_before_expiry = |validity_seconds| {
+            let mut profile = profiles(&names(), both())[&Purpose::Client].clone();
+            profile.validity_seconds = validity_seconds;
+            let (_, expires) = profile.validity(Timestamp::UNIX_EPOCH);
+            assert_eq!(expires.as_second(), i64::try_from(validity_seconds).expect("a number"));
+            expires.as_second() - profile.renewal(expires).as_second()
+        };
+        assert_eq!(renewed_before_expiry(90), 30);
+        assert_eq!(renewed_before_expiry(9000), 3000);
+        assert_eq!(renewed_before_expiry(VALIDITY_SECONDS), 30 * 24 * 3600);
+    }
+}
