@@ -20,7 +20,7 @@ pub struct Protocol(pub u32);
 
 impl Protocol {
     /// What this version writes.
-    pub const CURRENT: Self = Self(2);
+    pub const CURRENT: Self = Self(3);
 
     /// The first version did not write its number.
     pub(crate) fn first() -> Self {

@@ -20,7 +20,7 @@ use crate::etcd_config::MemberOptions;
 use crate::names::FORM_ANNOTATION;
 use crate::tls::Transport;
 use crate::version::Version;
-pub use read::adopts;
+pub use read::{adopts, member_config};
 pub use record::{KEY, Record};
 
 /// As fine as the API server keeps amounts in pods: thousandths, in billionths.

@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{
     ConfigMap, Event, Node, PersistentVolumeClaim, PersistentVolumeClaimSpec, PersistentVolumeClaimStatus,
-    Pod, PodTemplateSpec, Secret, Service,
+    Pod, Secret, Service,
 };
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Amount;
@@ -25,7 +25,7 @@ use kube::{Resource, ResourceExt};
 use crate::agent::Protocol;
 use crate::api::{EtcdCluster, Quantity};
 use crate::decide::{Goal, OnStop};
-use crate::form::{Digest, Form, Record, adopts};
+use crate::form::{Digest, Form, Record, adopts, member_config};
 use crate::names::{CLUSTER_UID_LABEL, FINALIZER, MEMBER_ID_LABEL, Names};
 use crate::observed::{
     self, Claim, Cluster, ClusterId, FormRecord, Formed, MemberId, Observed, Order, Ordinal, Owner, Resize,
@@ -38,8 +38,8 @@ use crate::tls::{self, Purpose, Transport};
 pub use container::image;
 pub use etcd::{Reply, etcd};
 
-/// The Kubernetes objects of one cluster.
-#[derive(Clone, Debug)]
+/// The Kubernetes objects of one cluster. They cannot be printed, because private keys are among them.
+#[derive(Clone)]
 pub struct Objects {
     pub cluster: Arc<EtcdCluster>,
     pub order: Option<Arc<ConfigMap>>,
@@ -84,13 +84,14 @@ impl Objects {
         self.set.as_deref().map_or_else(there, replicas)
     }
 
-    /// What pods are made with: as it was recorded, else as the StatefulSet or a pod has it.
+    /// What pods are made with: as it was recorded, else as the StatefulSet or a pod has it. Those that a previous cluster
+    /// left say nothing.
     pub fn transport(&self) -> Option<Transport> {
         let recorded = self.record.as_deref().and_then(Record::parse).map(|it| it.form.transport);
         let of_set = || Some(Form::read(&self.set.as_ref()?.spec.as_ref()?.template)?.transport);
         let of_pod = |pod: &Arc<Pod>| {
-            let template = PodTemplateSpec { metadata: None, spec: pod.spec.clone() };
-            Some(Form::read(&template)?.transport)
+            let config = member_config(pod.spec.as_ref()?)?;
+            (Some(config.cluster_uid) == self.cluster.uid()).then_some(config.transport)
         };
         recorded.or_else(of_set).or_else(|| self.pods.values().find_map(of_pod))
     }

@@ -4,6 +4,7 @@
 #[path = "scenarios/snapshot.rs"]
 mod snapshot;
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::{env, fs};
@@ -18,8 +19,10 @@ use etcd_operator_core::plan::Action;
 use etcd_operator_core::request::{
     Change, Object, OnlyIf, Request, Role, Target, Write, http, report, request,
 };
+use etcd_operator_core::tls::{Cause, Purpose};
 use etcd_operator_core::validate::validate;
 use etcd_operator_core::version::Version;
+use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
 const CLUSTER: ClusterId = ClusterId(0xc1);
@@ -34,6 +37,7 @@ fn seen(description: &str) -> Observed {
         set: Some("103".into()),
         record: Some("104".into()),
         claims: Ordinal::below(3).map(|it| (it, format!("11{it}"))).collect(),
+        secrets: BTreeMap::from([(Purpose::Peer, "121".into())]),
     };
     seen
 }
@@ -42,11 +46,17 @@ fn seen(description: &str) -> Observed {
 fn actions(form: &Digest) -> Vec<(Action, Observed)> {
     let uid = || "their-uid".to_owned();
     let (nothing, order, running) = (seen(""), seen("order 3 unarmed"), seen("running 3"));
+    let secured = seen("running 3\ntls both in-effect\nsecret peer-tls");
     let (member, from, to) = (MemberId(0xa1), MemberId(0xa0), MemberId(0xa2));
     vec![
         (Action::AddFinalizer, nothing.clone()),
         (Action::RemoveFinalizer, nothing.clone()),
         (Action::RecordFormed { cluster: CLUSTER }, nothing.clone()),
+        (
+            Action::IssueCertificate { purpose: Purpose::PeerAuthority, cause: Cause::Missing },
+            nothing.clone(),
+        ),
+        (Action::IssueCertificate { purpose: Purpose::Peer, cause: Cause::Due }, secured.clone()),
         (Action::CreateOrder { size: 3 }, nothing.clone()),
         (Action::ArmOrder { uid: uid() }, order.clone()),
         (Action::DeleteOrder { uid: uid() }, order),
@@ -68,6 +78,7 @@ fn actions(form: &Digest) -> Vec<(Action, Observed)> {
         (Action::Accept(Accepted::Restart { token: "t".into(), pods: vec![uid()] }), running.clone()),
         (Action::Accept(Accepted::MoveLeader { token: "t".into() }), running.clone()),
         (Action::AddLearner { ordinal: Ordinal(3), cluster: CLUSTER }, running.clone()),
+        (Action::AddLearner { ordinal: Ordinal(3), cluster: CLUSTER }, secured),
         (Action::Promote { ordinal: ONE, member, cluster: CLUSTER }, running.clone()),
         (Action::MoveLeader { from, to, cluster: CLUSTER }, running.clone()),
         (Action::EnableDowngrade { to: Version::new(3, 5, 0), cluster: CLUSTER }, running.clone()),
@@ -107,8 +118,9 @@ fn requests() -> String {
     let names = Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() };
     let intent = validate(&cluster).expect("it is valid");
     let desired = Desired { intent: &intent, names: &names, agent_image: "op:1" };
-    let target =
-        Target { cluster: &cluster, names: &names, desired: Some(&desired), set: None, record: None };
+    let issued = BTreeMap::from([("tls.crt".into(), ByteString(b"certificate".into()))]);
+    let (set, record, issued) = (None, None, Some(&issued));
+    let target = Target { cluster: &cluster, names: &names, desired: Some(&desired), set, record, issued };
     let form = intent.form.clone();
     let record = Record {
         digest: form.digest(),
@@ -194,8 +206,8 @@ fn a_form_that_is_not_known_is_not_written() {
     let intent = validate(&cluster).expect("it is valid");
     let desired = Desired { intent: &intent, names: &names, agent_image: "op:1" };
     let set = desired.stateful_set(3, &intent.form);
-    let target =
-        Target { cluster: &cluster, names: &names, desired: Some(&desired), set: Some(&set), record: None };
+    let (set, record, issued) = (Some(&set), None, None);
+    let target = Target { cluster: &cluster, names: &names, desired: Some(&desired), set, record, issued };
     let write = |form: Digest| Write {
         object: Object::Set,
         only_if: OnlyIf::Same("set-uid".into()),
@@ -230,8 +242,14 @@ fn a_record_has_whose_volumes_were_adopted_and_stays_what_it_was_otherwise() {
         cleared: Default::default(),
     };
     let desired = desired(&after);
-    let target =
-        |set, record| Target { cluster: &cluster, names: &names, desired: Some(&desired), set, record };
+    let target = |set, record| Target {
+        cluster: &cluster,
+        names: &names,
+        desired: Some(&desired),
+        set,
+        record,
+        issued: None,
+    };
     let body = |object, change, target| -> Value {
         let write = Write { object, only_if: OnlyIf::Absent, change };
         serde_json::from_slice(http(&write, target).expect("it can be written").body()).expect("JSON")

@@ -12,6 +12,7 @@ use etcd_operator_core::agent::{News, Protocol, Reason, Report};
 use etcd_operator_core::etcd_config::{AutoCompaction, MemberConfig, MemberOptions};
 use etcd_operator_core::order::BootstrapOrder;
 use etcd_operator_core::start::{Identity, Waiting};
+use etcd_operator_core::tls::{Scheme, Transport};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -99,6 +100,7 @@ fn member_config() -> MemberConfig {
         peer_host: "kv-peer.ns.svc.cluster.local".into(),
         attempt: Some(1),
         adopts: Some("uid-0".into()),
+        transport: Transport { clients: Scheme::Https, peers: Scheme::Https },
         options: MemberOptions {
             quota_backend_bytes: Some(8_589_934_592),
             auto_compaction: Some(AutoCompaction::Periodic("8h".into())),

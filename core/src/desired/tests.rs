@@ -1,7 +1,9 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::api::EtcdCluster;
 use crate::order::BootstrapOrder;
+use crate::tls::{Purpose, Scheme};
 
 fn intent(spec: Value) -> Intent {
     let mut cluster = EtcdCluster::new("kv", serde_json::from_value(spec).expect("it is a spec"));
@@ -165,7 +167,10 @@ fn the_order_can_be_deleted_for_good() {
         attempt: 1,
         nonce: "n".into(),
         armed: true,
-        members: BTreeMap::from([("kv-0".into(), names().peer_url(crate::observed::Ordinal(0)))]),
+        members: BTreeMap::from([(
+            "kv-0".into(),
+            names().peer_url(Scheme::Https, crate::observed::Ordinal(0)),
+        )]),
     };
     let map = with(json!({}), |desired| desired.order(&order));
     assert_eq!((map.metadata.name.as_deref(), map.immutable), (Some("kv-bootstrap"), None));
@@ -212,8 +217,9 @@ fn a_preflight_pod_runs_etcd_with_the_arguments_of_its_member_and_starts_nothing
     for argument in [
         "--name=kv-1",
         "--data-dir=/var/lib/etcd/data",
-        "--listen-client-urls=http://0.0.0.0:2379",
-        "--initial-advertise-peer-urls=http://kv-1.kv-peer.shop.svc.cluster.local:2380",
+        "--listen-client-urls=https://0.0.0.0:2379",
+        "--peer-cert-file=/etc/etcd-tls/peer/tls.crt",
+        "--initial-advertise-peer-urls=https://kv-1.kv-peer.shop.svc.cluster.local:2380",
         "--feature-gates=InitialCorruptCheck=true,CompactHashCheck=true",
         "--snapshot-count=5000",
         "--max-txn-ops=256",
@@ -261,4 +267,66 @@ fn nothing_that_selects_members_selects_a_preflight_pod() {
     assert_eq!(pod["metadata"]["ownerReferences"][0]["uid"], "7d1c");
     let proof = with(json!({}), |desired| desired.intent.form.proof());
     assert_eq!(pod["metadata"]["annotations"][names::PROOF_ANNOTATION], json!(proof));
+}
+
+/// The names of volumes, and where etcd has each of the Secrets.
+fn secrets(spec: Value) -> Vec<(String, String)> {
+    let pod = pod(spec);
+    let mounts = pod["containers"][0]["volumeMounts"].as_array().expect("a list").clone();
+    let volumes = pod["volumes"].as_array().expect("a list").iter();
+    let secret = |volume: &Value| {
+        let mount = mounts.iter().find(|mount| mount["name"] == volume["name"]).expect("it is mounted");
+        assert_eq!((&mount["readOnly"], mount.get("subPath")), (&json!(true), None), "it has to be updated");
+        Some((volume["secret"]["secretName"].as_str()?.to_owned(), mount["mountPath"].as_str()?.to_owned()))
+    };
+    volumes.filter(|volume| !volume["secret"].is_null()).filter_map(secret).collect()
+}
+
+#[test]
+fn a_pod_has_the_secrets_of_the_ports_that_use_tls_and_no_authority() {
+    let at = |name: &str, path: &str| (name.to_owned(), format!("/etc/etcd-tls/{path}"));
+    let (peer, server, operator) =
+        (at("kv-peer-tls", "peer"), at("kv-server-tls", "server"), at("kv-operator-tls", "operator"));
+    let tls = |tls: Value| secrets(json!({"security": {"tls": tls}}));
+    assert_eq!(tls(json!({})), [peer.clone(), server.clone(), operator.clone()]);
+    assert_eq!(tls(json!({"clientTLSEnabled": false})), [peer]);
+    assert_eq!(tls(json!({"peerTLSEnabled": false})), [server, operator]);
+    assert_eq!(tls(json!({"enabled": false})), []);
+}
+
+#[test]
+fn only_the_group_of_etcd_reads_keys_where_it_has_one() {
+    let mode = |spec: Value| pod(spec)["volumes"][2]["secret"]["defaultMode"].clone();
+    assert_eq!(mode(json!({})), 0o440);
+    assert_eq!(mode(json!({"podTemplate": {"securityContext": {}}})), 0o444);
+}
+
+#[test]
+fn etcdctl_in_the_container_needs_no_arguments() {
+    let variables = |spec: Value| {
+        let variables = pod(spec)["containers"][0]["env"].as_array().expect("a list").clone();
+        let own = variables
+            .into_iter()
+            .filter(|it| it["name"].as_str().is_some_and(|it| it.starts_with("ETCDCTL")));
+        own.map(|it| format!("{}={}", it["name"], it["value"]).replace('"', "")).collect::<Vec<_>>()
+    };
+    let expected = [
+        "ETCDCTL_ENDPOINTS=https://127.0.0.1:2379",
+        "ETCDCTL_API=3",
+        "ETCDCTL_CACERT=/etc/etcd-tls/operator/ca.crt",
+        "ETCDCTL_CERT=/etc/etcd-tls/operator/tls.crt",
+        "ETCDCTL_KEY=/etc/etcd-tls/operator/tls.key",
+    ];
+    assert_eq!(variables(json!({})), expected);
+    let plain = ["ETCDCTL_ENDPOINTS=http://127.0.0.1:2379", "ETCDCTL_API=3"];
+    assert_eq!(variables(json!({"security": {"tls": {"clientTLSEnabled": false}}})), plain);
+}
+
+#[test]
+fn a_secret_belongs_to_its_cluster_and_has_the_type_that_others_know() {
+    let secret = json!(secret(Purpose::Client, &names(), "7d1c", BTreeMap::new()));
+    assert_eq!(secret["metadata"]["name"], "kv-client-tls");
+    assert_eq!(secret["metadata"]["ownerReferences"][0]["uid"], "7d1c");
+    assert_eq!(secret["metadata"]["labels"][names::CLUSTER_LABEL], "kv");
+    assert_eq!(secret["type"], "kubernetes.io/tls");
 }

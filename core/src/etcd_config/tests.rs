@@ -9,6 +9,7 @@ fn config(version: &str) -> MemberConfig {
         peer_host: "kv-peer.ns.svc.cluster.local".into(),
         attempt: None,
         adopts: None,
+        transport: Transport::default(),
         options: MemberOptions::default(),
     }
 }
@@ -19,12 +20,13 @@ fn local() -> LocalConfig {
         host: "kv-1.kv-peer.ns.svc.cluster.local".into(),
         listen: Ipv4Addr::UNSPECIFIED.into(),
         data_dir: "/var/lib/etcd/data".into(),
+        tls_dir: "/etc/etcd-tls".into(),
     }
 }
 
 fn order() -> BootstrapOrder {
-    let members =
-        ["kv-0", "kv-1"].map(|name| (name.into(), peer_url(&format!("{name}.kv-peer.ns.svc.cluster.local"))));
+    let url = |name: &str| peer_url(Scheme::Http, &format!("{name}.kv-peer.ns.svc.cluster.local"));
+    let members = ["kv-0", "kv-1"].map(|name| (name.into(), url(name)));
     BootstrapOrder {
         protocol_version: crate::agent::Protocol::CURRENT,
         cluster_uid: "uid-1".into(),
@@ -75,7 +77,7 @@ fn members() -> [Member; 3] {
     [(1, "kv-0", "kv-0"), (2, "", "kv-1"), (0xabc, "", "kv-2")].map(|(id, name, host)| Member {
         id,
         name: name.into(),
-        peer_urls: vec![peer_url(&format!("{host}.kv-peer.ns.svc.cluster.local"))],
+        peer_urls: vec![peer_url(Scheme::Http, &format!("{host}.kv-peer.ns.svc.cluster.local"))],
         client_urls: vec![],
         is_learner: false,
     })
@@ -190,8 +192,43 @@ fn a_pod_of_the_newer_protocol_listens_on_it() {
 #[test]
 fn a_peer_url_leads_back_to_its_address() {
     for host in ["kv-0.kv-peer.ns.svc", "127.0.0.1", "fd00::1"] {
-        assert_eq!(PeerAddress::parse(&peer_url(host)), Some(peer_address(host)));
+        for scheme in [Scheme::Http, Scheme::Https] {
+            assert_eq!(PeerAddress::parse(&peer_url(scheme, host)), Some(peer_address(host)));
+        }
     }
+}
+
+#[test]
+fn a_port_with_tls_demands_certificates_of_its_own_authority() {
+    let with = |clients, peers| {
+        let config = MemberConfig { transport: Transport { clients, peers }, ..config("3.6.16") };
+        rendered(&config, InitialState::Known { compares: true })
+    };
+    let (plain, tls) = (with(Scheme::Http, Scheme::Http), with(Scheme::Https, Scheme::Https));
+    let added: Vec<_> = tls.lines().filter(|line| !plain.contains(line)).collect();
+    let expected = "\
+--listen-peer-urls=https://0.0.0.0:2380
+--listen-client-urls=https://0.0.0.0:2379
+--advertise-client-urls=https://kv-1.kv-peer.ns.svc.cluster.local:2379
+--initial-advertise-peer-urls=https://kv-1.kv-peer.ns.svc.cluster.local:2380
+--cert-file=/etc/etcd-tls/server/tls.crt
+--key-file=/etc/etcd-tls/server/tls.key
+--trusted-ca-file=/etc/etcd-tls/server/ca.crt
+--client-cert-auth=true
+--peer-cert-file=/etc/etcd-tls/peer/tls.crt
+--peer-key-file=/etc/etcd-tls/peer/tls.key
+--peer-trusted-ca-file=/etc/etcd-tls/peer/ca.crt
+--peer-client-cert-auth=true
+--peer-cert-allowed-hostname=kv-peer.ns.svc.cluster.local
+--initial-cluster=kv-1=https://kv-1.kv-peer.ns.svc.cluster.local:2380";
+    assert_eq!(added.join("\n"), expected);
+    assert!(tls.contains("--listen-metrics-urls=http://0.0.0.0:2381"), "kubelets have no certificate");
+    let clients = with(Scheme::Https, Scheme::Http);
+    assert!(clients.contains("--client-cert-auth=true") && !clients.contains("--peer-cert-file"));
+    assert!(clients.contains("--listen-peer-urls=http://"));
+    let peers = with(Scheme::Http, Scheme::Https);
+    assert!(peers.contains("--peer-client-cert-auth=true") && !peers.contains("--cert-file"));
+    assert!(peers.contains("--listen-client-urls=http://"));
 }
 
 #[test]

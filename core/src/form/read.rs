@@ -1,7 +1,7 @@
 //! The form that a pod template was rendered from: for members that were created before forms were recorded, and for a
 //! template whose form nobody recorded yet.
 
-use k8s_openapi::api::core::v1::{Container, PodSecurityContext, PodTemplateSpec};
+use k8s_openapi::api::core::v1::{Container, PodSecurityContext, PodSpec, PodTemplateSpec};
 
 use super::Form;
 use crate::agent::environment;
@@ -50,7 +50,12 @@ impl Form {
 
 /// The previous cluster whose volumes the members of this template were allowed to adopt.
 pub fn adopts(template: &PodTemplateSpec) -> Option<String> {
-    config(template.spec.as_ref()?.containers.iter().find(|it| it.name == ETCD)?)?.adopts
+    member_config(template.spec.as_ref()?)?.adopts
+}
+
+/// What the member of a pod is configured with.
+pub fn member_config(spec: &PodSpec) -> Option<MemberConfig> {
+    config(spec.containers.iter().find(|it| it.name == ETCD)?)
 }
 
 fn config(etcd: &Container) -> Option<MemberConfig> {

@@ -163,8 +163,11 @@ fn what_changes_without_a_restart_is_no_part_of_the_form() {
 #[test]
 fn digests_stay_what_they_were() {
     let digest = |spec: Value| form(spec).digest().to_string();
-    assert_eq!(digest(json!({})), "cd8094b2e0608627");
+    let plain = json!({"tls": {"enabled": false}});
+    assert_eq!(digest(json!({"security": plain})), "cd8094b2e0608627");
+    assert_eq!(digest(json!({})), "823a224b0380662e");
     let spec = json!({
+        "security": plain,
         "version": "3.6.16", "resources": {"limits": {"cpu": "1", "memory": "1Gi"}}, "debugSidecar": {},
         "podTemplate": {"tolerations": [{"key": "db"}], "securityContext": {"runAsUser": 1000}},
     });
@@ -214,7 +217,10 @@ fn what_the_previous_version_wrote_has_the_form_of_its_spec() {
     let set: StatefulSet = serde_json::from_str(previous).expect("it is a StatefulSet");
     let template = &set.spec.as_ref().expect("a spec").template;
     assert_eq!(Digest::on(template.metadata.as_ref().expect("it has metadata")), None);
-    assert_eq!(read(&set).digest(), form(json!({"size": 3, "version": "3.6.16"})).digest());
+    assert_eq!(
+        read(&set).digest(),
+        form(json!({"size": 3, "version": "3.6.16", "security": {"tls": {"enabled": false}}})).digest()
+    );
 }
 
 #[test]

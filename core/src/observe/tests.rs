@@ -33,6 +33,7 @@ fn objects(states: &[Value]) -> Objects {
         pods: (0..).zip(states).map(pod).collect(),
         preflights: BTreeMap::new(),
         claims: BTreeMap::new(),
+        secrets: BTreeMap::new(),
         listed: Listed::new(),
         services: BTreeMap::new(),
         budget: None,

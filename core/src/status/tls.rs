@@ -43,6 +43,9 @@ pub(super) fn ready(view: &View<'_>, cluster: &EtcdCluster) -> Option<Finding> {
     };
     let pending: Vec<_> =
         states.iter().filter(|(_, it)| is_pending(it)).map(|(&purpose, _)| title(purpose)).collect();
+    if !pending.is_empty() && view.prepares_formation() {
+        return None;
+    }
     if !pending.is_empty() {
         let message = format!("the operator issues certificates: {}", pending.join(", "));
         return Some((Value::False, reason::CERTIFICATES_PENDING, message));

@@ -109,6 +109,7 @@ impl<'a> View<'a> {
             let bookkeeping = matches!(
                 action,
                 Action::RecordFormed { .. }
+                    | Action::IssueCertificate { .. }
                     | Action::LabelClaim { .. }
                     | Action::DeleteOrder { .. }
                     | Action::DeletePreflight { .. }
@@ -127,6 +128,7 @@ impl<'a> View<'a> {
             matches!(
                 action,
                 Action::AddFinalizer
+                    | Action::IssueCertificate { .. }
                     | Action::CreateOrder { .. }
                     | Action::ArmOrder { .. }
                     | Action::SetReplicas { .. }

@@ -71,6 +71,7 @@ fn left_by(intent: &Intent, agent_image: &str) -> Objects {
         preflights: BTreeMap::new(),
         set: Some(set),
         claims: BTreeMap::new(),
+        secrets: BTreeMap::new(),
         listed: Listed::new(),
         services: services.map(|(role, it)| (role, read(stored(json!(it), "service-uid")))).collect(),
         budget: desired.disruption_budget(1, false).map(|it| read(stored(json!(it), "budget-uid"))),

@@ -50,7 +50,7 @@ impl Cause {
 /// Of every Secret that the cluster needs. A Secret that pods trust is never issued again by another authority: etcd reads
 /// authorities only when it starts, so members would not accept each other.
 pub fn judge(profiles: &Profiles, seen: &Observed) -> BTreeMap<Purpose, State> {
-    let in_use = seen.replicas() > 0 || !seen.pods.is_empty();
+    let in_use = is_in_use(seen);
     let state = |(&purpose, profile): (&Purpose, &Profile)| {
         let own = seen.secrets.get(&purpose);
         let state = match purpose.issuer() {
@@ -60,6 +60,12 @@ pub fn judge(profiles: &Profiles, seen: &Observed) -> BTreeMap<Purpose, State> {
         (purpose, state)
     };
     profiles.iter().map(state).collect()
+}
+
+/// Whether members run or are about to. Volumes alone trust no authority, and neither do pods that a previous cluster left.
+fn is_in_use(seen: &Observed) -> bool {
+    let own_pods = seen.set.is_some() || seen.transport.is_some();
+    seen.set.as_ref().is_some_and(|set| set.replicas > 0) || own_pods && !seen.pods.is_empty()
 }
 
 fn of_authority(profile: &Profile, secret: Option<&Secret>, in_use: bool, now: Timestamp) -> State {

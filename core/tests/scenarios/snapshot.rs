@@ -8,7 +8,7 @@ use etcd_operator_core::asked::Asked;
 use etcd_operator_core::decide::{Goal, OnDelete, OnStop};
 use etcd_operator_core::form::{Digest, Wanted};
 use etcd_operator_core::member::MemberProgress;
-use etcd_operator_core::names::{ANNOTATION_OF, Names};
+use etcd_operator_core::names::ANNOTATION_OF;
 use etcd_operator_core::observed::{
     Alarm, Answer, Blocked, Claim, Cluster, ClusterId, Exit, FormRecord, Formed, Member, MemberId, Members,
     Node, Nodes, Observed, Order, Ordinal, Pod, Preflight, PreflightState, Process, Resize, Seen, Set,
@@ -19,6 +19,11 @@ use etcd_operator_core::snapshot::Snapshot;
 use etcd_operator_core::version::Version;
 use etcd_operator_core::version::downgrade::Downgrade;
 use jiff::Timestamp;
+
+use secrets::{names, read_secret, read_tls};
+
+#[path = "secrets.rs"]
+mod secrets;
 
 const UID: &str = "cluster-uid";
 const ID: ClusterId = ClusterId(0xc1);
@@ -103,6 +108,8 @@ fn understand(words: &[&str], goal: &mut Goal, seen: &mut Observed) -> Result<()
         ("member" | "members", [which, rest @ ..]) => {
             range(which, 16)?.try_for_each(|id| read_member(MemberId(id), rest, seen))
         }
+        ("tls", rest) => read_tls(rest, goal, seen),
+        ("secret", [which, rest @ ..]) => read_secret(which, rest, goal, seen),
         ("node", [name, rest @ ..]) => read_node(name, rest, seen),
         ("nodes", [word]) => read_nodes(word, seen),
         ("leader", [who]) => read_leader(who, seen),
@@ -205,9 +212,8 @@ fn bytes(size: &str) -> Result<u64> {
 
 /// As in the annotation of this name.
 fn read_request(what: &str, value: &str, goal: &mut Goal) -> Result<()> {
-    let names = Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() };
     let annotation = BTreeMap::from([(format!("{ANNOTATION_OF}{what}"), value.to_owned())]);
-    let (asked, malformed) = Asked::read(&annotation, &names);
+    let (asked, malformed) = Asked::read(&annotation, &names());
     if asked == Asked::default() {
         return Err(format!("no request: {malformed:?}"));
     }

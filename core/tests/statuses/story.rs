@@ -91,10 +91,13 @@ impl Story {
         let (asked_for, seen) = snapshot::read(&self.world)?;
         let cluster = self.cluster(&asked_for, &self.spec, seen.cluster.deleting)?;
         let names = Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() };
-        let intent = validate(&cluster);
+        let intent = validate(&cluster).map(|intent| intent.with_transport(seen.transport));
         let goal = match &intent {
             Ok(_) => asked_for.clone(),
-            Err(_) => Goal::in_effect(&cluster.spec, seen.replicas()),
+            Err(_) => Goal {
+                certificates: asked_for.certificates.clone(),
+                ..Goal::in_effect(&cluster.spec, seen.replicas())
+            },
         };
         let (not_applied, edited) = match (&intent, &self.made_with) {
             (Ok(intent), Some(spec)) => {

@@ -37,6 +37,7 @@ fn objects(metadata: &Value) -> Objects {
         pods: BTreeMap::new(),
         preflights: BTreeMap::new(),
         claims: BTreeMap::new(),
+        secrets: BTreeMap::new(),
         listed: Listed::new(),
         services: BTreeMap::new(),
         budget: None,

@@ -1,0 +1,80 @@
+//! The Secrets of a cluster with TLS.
+
+use std::collections::BTreeSet;
+
+use etcd_operator_core::decide::Goal;
+use etcd_operator_core::names::Names;
+use etcd_operator_core::observed::{Observed, Secret, Seen};
+use etcd_operator_core::tls::{Certificate, Flaw, Profile, Purpose, Scheme, Transport, Usage, profiles};
+
+use super::{Result, at, number};
+
+pub fn names() -> Names {
+    Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() }
+}
+
+/// What is wanted; with `in-effect`, pods are made with it, too.
+pub fn read_tls(words: &[&str], goal: &mut Goal, seen: &mut Observed) -> Result<()> {
+    let (&which, rest) = words.split_first().ok_or("tls both, clients, peers or none")?;
+    let scheme = |used: bool| if used { Scheme::Https } else { Scheme::Http };
+    let transport = match which {
+        "both" | "clients" | "peers" | "none" => Transport {
+            clients: scheme(["both", "clients"].contains(&which)),
+            peers: scheme(["both", "peers"].contains(&which)),
+        },
+        _ => return Err(format!("{which} is not understood")),
+    };
+    goal.certificates = profiles(&names(), transport);
+    seen.transport = rest.contains(&"in-effect").then_some(transport);
+    Ok(())
+}
+
+pub fn read_secret(which: &str, words: &[&str], goal: &Goal, seen: &mut Observed) -> Result<()> {
+    let found = Purpose::ALL.into_iter().filter(|it| which == "all" || it.suffix() == which);
+    let purposes: Vec<_> = found.filter(|it| goal.certificates.contains_key(it)).collect();
+    if purposes.is_empty() {
+        return Err(format!("no Secret {which} is wanted"));
+    }
+    for purpose in purposes {
+        if words == ["gone"] {
+            seen.secrets.remove(&purpose);
+            continue;
+        }
+        let secret = secret(purpose, &goal.certificates[&purpose], words)?;
+        seen.secrets.insert(purpose, secret);
+        seen.versions.secrets.insert(purpose, "7".into());
+    }
+    Ok(())
+}
+
+/// Issued by the authority of its purpose at second 0, unless the words say otherwise.
+fn secret(purpose: Purpose, profile: &Profile, words: &[&str]) -> Result<Secret> {
+    let authority = purpose.issuer().unwrap_or(purpose).suffix();
+    let (not_before, not_after) = profile.validity(at(0));
+    let mut certificate = Certificate {
+        common_name: profile.common_name.clone(),
+        dns_names: profile.dns_names.clone(),
+        ip_addresses: profile.ip_addresses.clone(),
+        not_before,
+        not_after,
+        signed_by: Some(authority.into()),
+        trusts: BTreeSet::from([authority.into()]),
+    };
+    let uid = format!("{}-uid", purpose.suffix());
+    for word in words {
+        match word.split_once('=').unwrap_or((word, "")) {
+            ("expires", second) => certificate.not_after = at(number(second)?),
+            ("foreign", "") if profile.usage == Usage::Authority => {
+                certificate.signed_by = Some("another".into());
+                certificate.trusts = BTreeSet::from(["another".into()]);
+            }
+            ("foreign", "") => certificate.signed_by = Some("another".into()),
+            ("other-names", "") => certificate.dns_names = vec!["kv.example.com".into()],
+            ("malformed", "") => {
+                return Ok(Secret { uid, certificate: Seen::Unknown(Flaw::Malformed("tls.crt".into())) });
+            }
+            _ => return Err(format!("{word} is not understood")),
+        }
+    }
+    Ok(Secret { uid, certificate: Seen::Known(certificate) })
+}
