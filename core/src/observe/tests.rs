@@ -300,3 +300,44 @@ fn members_are_asked_whom_they_reach_only_while_one_might_end_or_another_lead() 
     Arc::make_mut(&mut restarted.cluster).status = serde_json::from_value(status).ok();
     assert!(restarted.questions(&wanted("A")).links, "a restart is not over");
 }
+
+#[test]
+fn the_transport_of_a_cluster_is_that_of_its_record_its_set_or_a_pod() {
+    use crate::desired::Desired;
+    use crate::tls::Scheme;
+
+    let made_from = |enabled: bool| {
+        let spec = json!({"security": {"tls": {"enabled": enabled}}});
+        let mut cluster = EtcdCluster::new("kv", serde_json::from_value(spec).expect("it is a spec"));
+        cluster.metadata.uid = Some("uid".into());
+        let intent = crate::validate::validate(&cluster).expect("it is valid");
+        Desired { intent: &intent, names: &names(), agent_image: "op:1" }.stateful_set(1, &intent.form)
+    };
+    let pod = |set: &StatefulSet| {
+        let spec = set.spec.as_ref().and_then(|spec| spec.template.spec.clone());
+        BTreeMap::from([(Ordinal(0), Arc::new(Pod { spec, ..Pod::default() }))])
+    };
+    let tls = Some(Transport { clients: Scheme::Https, peers: Scheme::Https });
+    let plain = Some(Transport::default());
+    let mut there = objects(&[]);
+    assert_eq!(there.transport(), None, "there is nothing yet");
+    there.pods = pod(&made_from(true));
+    assert_eq!(there.transport(), tls, "of a pod");
+    there.set = Some(Arc::new(made_from(false)));
+    assert_eq!(there.transport(), plain, "of the StatefulSet");
+    let form = Form::read(&made_from(true).spec.expect("a spec").template).expect("it is ours");
+    let record = Record {
+        digest: form.digest(),
+        form,
+        of_unmarked_pods: false,
+        held_generation: None,
+        adopts: None,
+        cleared: BTreeSet::new(),
+    };
+    there.record = Some(Arc::new(ConfigMap { data: Some(record.data()), ..ConfigMap::default() }));
+    assert_eq!(there.transport(), tls, "as it was recorded");
+    let mut other = objects(&[]);
+    other.pods = pod(&made_from(true));
+    Arc::make_mut(&mut other.cluster).metadata.uid = Some("another".into());
+    assert_eq!(other.transport(), None, "a previous cluster left this pod");
+}

@@ -116,3 +116,61 @@ fn signer(certificate: &X509Certificate<'_>) -> Option<String> {
 fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Made with openssl, so that nothing of ours wrote what is read here.
+    const OWN: &str = include_str!("testdata/leaf.crt");
+    const AUTHORITY: &str = include_str!("testdata/ca.crt");
+    const KEY_IDENTIFIER: &str = "6d3bed930d1f96576c716bbc56768c26a9e8ba70";
+
+    fn data(parts: [(&str, &str); 3]) -> BTreeMap<String, ByteString> {
+        parts.into_iter().map(|(key, text)| (key.into(), ByteString(text.into()))).collect()
+    }
+
+    fn secret(own: &str, authority: &str) -> Result<Certificate, Flaw> {
+        read(Some(&data([(CERTIFICATE_KEY, own), (PRIVATE_KEY, "a key"), (AUTHORITY_KEY, authority)])))
+    }
+
+    #[test]
+    fn a_certificate_says_whose_it_is_until_when_and_by_which_authority() {
+        let time = |text: &str| text.parse::<Timestamp>().expect("a time");
+        let expected = Certificate {
+            common_name: "kv-client".into(),
+            dns_names: vec!["kv-peer.ns.svc.cluster.local".into(), "localhost".into()],
+            ip_addresses: vec!["127.0.0.1".into(), "fd00::1".into()],
+            not_before: time("2026-11-18T04:51:33Z"),
+            not_after: time("2126-10-25T04:51:33Z"),
+            signed_by: Some(KEY_IDENTIFIER.into()),
+            trusts: BTreeSet::from([KEY_IDENTIFIER.into()]),
+        };
+        assert_eq!(secret(OWN, AUTHORITY), Ok(expected.clone()));
+        assert_eq!(
+            secret(&format!("{OWN}{AUTHORITY}"), AUTHORITY),
+            Ok(expected),
+            "the first of a chain counts"
+        );
+    }
+
+    #[test]
+    fn an_authority_signs_itself() {
+        let authority = secret(AUTHORITY, AUTHORITY).expect("it is one");
+        assert_eq!(authority.signed_by.as_deref(), Some(KEY_IDENTIFIER));
+        assert!(authority.dns_names.is_empty());
+    }
+
+    #[test]
+    fn what_is_missing_or_unreadable_is_named() {
+        assert_eq!(read(None), Err(Flaw::Missing(PRIVATE_KEY.into())));
+        assert_eq!(secret("", AUTHORITY), Err(Flaw::Missing(CERTIFICATE_KEY.into())));
+        assert_eq!(secret(OWN, ""), Err(Flaw::Missing(AUTHORITY_KEY.into())));
+        assert_eq!(secret("text", AUTHORITY), Err(Flaw::Malformed(CERTIFICATE_KEY.into())));
+        assert_eq!(secret(OWN, "text"), Err(Flaw::Malformed(AUTHORITY_KEY.into())));
+        let cut = &OWN[..OWN.len() / 2];
+        assert_eq!(secret(cut, AUTHORITY), Err(Flaw::Malformed(CERTIFICATE_KEY.into())));
+        let another = secret(OWN, OWN).expect("it can be read");
+        assert!(!another.trusts.contains(KEY_IDENTIFIER), "trusts another key than the one that signed it");
+    }
+}
