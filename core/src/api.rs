@@ -4,6 +4,10 @@
 pub use backup::{
     BackupPhase, EtcdBackup, EtcdBackupSpec, EtcdBackupStatus, RetentionPolicy, S3, StorageType,
 };
+pub use certificates::{
+    Certificates, KeyAlgorithm, MAX_ADDRESS_LENGTH, MAX_NAME_LENGTH, MAX_NAMES, MAX_VALIDITY_SECONDS,
+    MIN_VALIDITY_SECONDS,
+};
 pub use cluster::{
     DebugSidecar, DisruptionBudget, EtcdCluster, EtcdClusterSpec, ExternalAccess, NodePort, Resources,
     Rollout, RolloutStrategy, Security, Tls,
@@ -21,6 +25,7 @@ pub use storage::{DeletePolicy, StopPolicy, Storage, TemplateMetadata, VolumeCla
 pub use verdicts::{FieldVerdict, VERDICTS, Verdict};
 
 mod backup;
+mod certificates;
 mod cluster;
 mod cluster_status;
 mod definition;

@@ -12,6 +12,9 @@ const DEFAULT_QUOTA_BYTES: u64 = 2 << 30;
 /// The newest minor that the tests run.
 const NEWEST_TESTED: Version = Version::new(3, 7, u32::MAX);
 
+/// A third of it is twice as long as kubelets need.
+const SHORT_CERTIFICATE_SECONDS: i64 = 600;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
     pub kind: Kind,
@@ -25,6 +28,8 @@ pub struct Notice {
 pub enum Kind {
     KnownDefects,
     VolumeBelowQuota,
+    /// Certificates can expire before pods get the new ones.
+    ShortCertificates,
     UntestedVersion,
     /// The field is accepted and has no effect.
     NoEffect,
@@ -37,6 +42,7 @@ impl Kind {
         match self {
             Kind::KnownDefects => reason::KNOWN_DEFECTS,
             Kind::VolumeBelowQuota => reason::VOLUME_BELOW_QUOTA,
+            Kind::ShortCertificates => reason::SHORT_CERTIFICATES,
             Kind::UntestedVersion => reason::UNTESTED_VERSION,
             Kind::NoEffect => reason::NO_EFFECT,
             Kind::EvenSize => reason::EVEN_SIZE,
@@ -48,6 +54,7 @@ impl Kind {
 pub fn notices(cluster: &EtcdCluster, intent: &Intent) -> Vec<Notice> {
     let mut found = Vec::new();
     found.extend(other_certificates(cluster));
+    found.extend(short_certificates(cluster));
     found.extend(without_effect(cluster));
     found.extend(not_understood(cluster));
     found.extend(surprising_size(intent));
@@ -68,6 +75,20 @@ fn other_certificates(cluster: &EtcdCluster) -> Vec<Notice> {
     .filter(|(_, is_there)| tls.enabled && *is_there)
     .map(|(field, _)| Notice { kind: Kind::NoEffect, field, message: own.into() })
     .collect()
+}
+
+fn short_certificates(cluster: &EtcdCluster) -> Option<Notice> {
+    let tls = &cluster.spec.security.tls;
+    let seconds = tls.certificates.as_ref()?.validity_seconds;
+    (tls.enabled && seconds < SHORT_CERTIFICATE_SECONDS).then(|| Notice {
+        kind: Kind::ShortCertificates,
+        field: "spec.security.tls.certificates.validitySeconds",
+        message: format!(
+            "kubelets can take 90 s to bring a renewed certificate into pods, and it is renewed {} s before it expires: \
+             set it to {SHORT_CERTIFICATE_SECONDS} or more",
+            seconds / 3
+        ),
+    })
 }
 
 fn without_effect(cluster: &EtcdCluster) -> Vec<Notice> {
@@ -190,6 +211,15 @@ mod tests {
         assert_eq!(tls(json!({"caSecret": "s"})), no_effect("spec.security.tls.caSecret"));
         assert_eq!(tls(json!({"autoTLS": false})), no_effect("spec.security.tls.autoTLS"));
         assert_eq!(tls(json!({"enabled": false, "caSecret": "s"})), []);
+    }
+
+    #[test]
+    fn certificates_that_kubelets_cannot_follow_are_mentioned() {
+        let seconds =
+            |seconds: i64| told(json!({"security": {"tls": {"certificates": {"validitySeconds": seconds}}}}));
+        let field = "spec.security.tls.certificates.validitySeconds";
+        assert_eq!(seconds(599), [(Kind::ShortCertificates, field)]);
+        assert_eq!(seconds(600), []);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 
 use crate::api::{EtcdBackupSpec, EtcdClusterSpec, StorageType};
 
+mod certificates;
 mod cluster;
 mod maintenance;
 pub(crate) mod options;
@@ -58,7 +59,9 @@ pub(crate) const CLUSTER_NAME: NameRule = NameRule {
 };
 
 pub(crate) fn of_cluster() -> impl Iterator<Item = &'static Rule<EtcdClusterSpec>> {
-    [cluster::RULES, storage::RULES, options::RULES, pods::RULES, maintenance::RULES].into_iter().flatten()
+    [cluster::RULES, storage::RULES, options::RULES, pods::RULES, maintenance::RULES, certificates::RULES]
+        .into_iter()
+        .flatten()
 }
 
 pub(crate) fn of_cluster_changes() -> impl Iterator<Item = &'static ChangeRule<EtcdClusterSpec>> {

@@ -13,9 +13,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::api;
 
+pub use crate::api::KeyAlgorithm;
 pub use certificate::{Certificate, Flaw, read};
 pub use judgement::{Cause, State, judge, next_renewal};
-pub use profile::{KeyAlgorithm, Profile, Profiles, Usage, profiles};
+pub use profile::{Profile, Profiles, Usage, chosen_profiles, profiles};
 
 /// The keys of every Secret, as `kubernetes.io/tls` has them.
 pub const CERTIFICATE_KEY: &str = "tls.crt";

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::member::MAX_SIZE;
 
-use super::{EtcdClusterStatus, Maintenance, Options, PodTemplate, Quantity, Storage};
+use super::{Certificates, EtcdClusterStatus, Maintenance, Options, PodTemplate, Quantity, Storage};
 
 /// The desired state of the cluster.
 #[expect(clippy::duplicated_attributes, reason = "columns may share a type")]
@@ -187,6 +187,10 @@ pub struct Tls {
     /// The operator creates and renews the certificates.
     #[serde(default = "yes", rename = "autoTLS")]
     pub auto_tls: bool,
+
+    /// The certificates that the operator issues.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificates: Option<Certificates>,
 }
 
 impl Default for Tls {
@@ -198,6 +202,7 @@ impl Default for Tls {
             certificate_secret: None,
             ca_secret: None,
             auto_tls: true,
+            certificates: None,
         }
     }
 }

@@ -84,7 +84,9 @@ const VOLUMES_EXIST: &str = "the volumes exist already";
 const OWN_CERTIFICATES: &str = "this version uses only certificates that the operator issues";
 const AT_CREATION: &str = "a cluster keeps what it was created with";
 
-pub const VERDICTS: [FieldVerdict; 40] = [
+const REISSUED: &str = "the operator issues the certificate of the client port again";
+
+pub const VERDICTS: [FieldVerdict; 44] = [
     rolling("debugSidecar.image"),
     live("externalAccess.nodePort.port", "the Service changes"),
     live("maintenance.windows", "from the next step on"),
@@ -113,6 +115,13 @@ pub const VERDICTS: [FieldVerdict; 40] = [
     without_effect("security.tls.autoTLS", OWN_CERTIFICATES),
     without_effect("security.tls.caSecret", OWN_CERTIFICATES),
     without_effect("security.tls.certificateSecret", OWN_CERTIFICATES),
+    live("security.tls.certificates.dnsNames", REISSUED),
+    live("security.tls.certificates.ipAddresses", REISSUED),
+    live("security.tls.certificates.keyAlgorithm", "with the next renewal"),
+    live(
+        "security.tls.certificates.validitySeconds",
+        "a shorter one at once, a longer one with the next renewal",
+    ),
     without_effect("security.tls.clientTLSEnabled", AT_CREATION),
     without_effect("security.tls.enabled", AT_CREATION),
     without_effect("security.tls.peerTLSEnabled", AT_CREATION),

@@ -158,6 +158,7 @@ pub mod reason {
         // What deserves attention.
         KNOWN_DEFECTS = "KnownDefects";
         VOLUME_BELOW_QUOTA = "VolumeBelowQuota";
+        SHORT_CERTIFICATES = "ShortCertificates";
         UNTESTED_VERSION = "UntestedVersion";
         NO_EFFECT = "NoEffect";
         EVEN_SIZE = "EvenSize";

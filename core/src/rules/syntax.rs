@@ -64,7 +64,7 @@ fn is_key_name(text: &str) -> bool {
     text.len() <= 63 && text.starts_with(at_ends) && text.ends_with(at_ends) && text.bytes().all(fits)
 }
 
-fn is_dns_name(text: &str) -> bool {
+pub(super) fn is_dns_name(text: &str) -> bool {
     let is_label = |label: &str| {
         let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         !label.is_empty() && label.bytes().all(fits) && !label.starts_with('-') && !label.ends_with('-')

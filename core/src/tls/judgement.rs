@@ -31,6 +31,8 @@ pub enum Cause {
     OtherNames,
     /// It is not signed by the authority that is there.
     OtherAuthority,
+    /// It is valid for longer than users want now.
+    OtherLifetime,
     /// It expires before long.
     Due,
 }
@@ -42,6 +44,7 @@ impl Cause {
             Self::Malformed => "what is there cannot be read",
             Self::OtherNames => "the names in it are not those of the cluster",
             Self::OtherAuthority => "another authority issued the one that is there",
+            Self::OtherLifetime => "the one that is there is valid for too long",
             Self::Due => "the one that is there expires before long",
         }
     }
@@ -94,6 +97,9 @@ fn of_leaf(
         Some(Seen::Known(it)) if !is_of(it, authority) && in_use => State::AuthorityLost,
         Some(Seen::Known(it)) if !is_of(it, authority) => State::Issued(Cause::OtherAuthority),
         Some(Seen::Known(it)) if !has_names(it, profile) => State::Issued(Cause::OtherNames),
+        Some(Seen::Known(it)) if profile.is_exceeded(it.not_after, now) => {
+            State::Issued(Cause::OtherLifetime)
+        }
         Some(Seen::Known(it)) if profile.renewal(it.not_after) <= now => State::Issued(Cause::Due),
         Some(Seen::Known(it)) => valid(profile, it),
     }

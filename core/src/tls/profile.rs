@@ -1,17 +1,17 @@
 //! What each certificate of a cluster has to be like.
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::{Purpose, Transport};
+use crate::api::{Certificates, KeyAlgorithm, MAX_VALIDITY_SECONDS, MIN_VALIDITY_SECONDS, Tls};
 use crate::member::MAX_SIZE;
 use crate::names::Names;
 use crate::observed::Ordinal;
 
-/// Of the certificates that members and clients use.
-const VALIDITY_SECONDS: u64 = 90 * 24 * 3600;
 const AUTHORITY_VALIDITY_SECONDS: u64 = 10 * 365 * 24 * 3600;
 /// Clocks differ.
 const BACKDATED: SignedDuration = SignedDuration::from_mins(5);
@@ -38,29 +38,33 @@ pub enum Usage {
     Client,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum KeyAlgorithm {
-    #[default]
-    ECDSAP256,
-}
-
 /// Of all Secrets that a cluster needs; empty without TLS.
 pub type Profiles = BTreeMap<Purpose, Profile>;
 
 pub fn profiles(names: &Names, transport: Transport) -> Profiles {
-    let needed = Purpose::ALL.into_iter().filter(|purpose| purpose.is_needed(transport));
-    needed.map(|purpose| (purpose, profile(purpose, names))).collect()
+    chosen_profiles(names, transport, &Tls::default())
 }
 
-fn profile(purpose: Purpose, names: &Names) -> Profile {
+/// With what users chose.
+pub fn chosen_profiles(names: &Names, transport: Transport, tls: &Tls) -> Profiles {
+    let chosen = tls.certificates.clone().unwrap_or_default();
+    let needed = Purpose::ALL.into_iter().filter(|purpose| purpose.is_needed(transport));
+    needed.map(|purpose| (purpose, profile(purpose, names, &chosen))).collect()
+}
+
+fn profile(purpose: Purpose, names: &Names, chosen: &Certificates) -> Profile {
     let Names { namespace, cluster, .. } = names;
     let mut profile = Profile {
         common_name: String::new(),
         dns_names: Vec::new(),
         ip_addresses: Vec::new(),
         usage: Usage::Client,
-        validity_seconds: VALIDITY_SECONDS,
-        key_algorithm: KeyAlgorithm::default(),
+        // An API server without CEL keeps no rules, and a life of no length would be renewed all the time.
+        validity_seconds: chosen
+            .validity_seconds
+            .clamp(MIN_VALIDITY_SECONDS, MAX_VALIDITY_SECONDS)
+            .unsigned_abs(),
+        key_algorithm: chosen.key_algorithm,
     };
     match purpose {
         Purpose::PeerAuthority | Purpose::ClientAuthority => {
@@ -79,7 +83,10 @@ fn profile(purpose: Purpose, names: &Names) -> Profile {
             profile.dns_names = names_of_members(names);
             profile.dns_names.extend(names.client_hosts());
             profile.dns_names.push("localhost".into());
-            profile.ip_addresses = vec!["127.0.0.1".into()];
+            profile.dns_names.extend(chosen.dns_names.iter().cloned());
+            let chosen = chosen.ip_addresses.iter().filter_map(|it| it.parse().ok());
+            let addresses = std::iter::once(IpAddr::from(Ipv4Addr::LOCALHOST)).chain(chosen);
+            profile.ip_addresses = addresses.map(|it| it.to_string()).collect();
         }
         // etcd takes the common name for the name of a user.
         Purpose::Operator => profile.common_name = "etcd-operator".into(),
@@ -102,6 +109,11 @@ impl Profile {
         let lifetime = SignedDuration::from_secs(seconds);
         let since = now.checked_sub(BACKDATED.min(lifetime / 10)).unwrap_or(now);
         (since, now.checked_add(lifetime).unwrap_or(Timestamp::MAX))
+    }
+
+    /// Whether a certificate that expires then was issued for a longer life than this.
+    pub fn is_exceeded(&self, expires: Timestamp, now: Timestamp) -> bool {
+        expires > self.validity(now).1
     }
 
     /// When a certificate that expires then is renewed: after two thirds of its life, and so early that every pod has the
@@ -171,6 +183,25 @@ mod tests {
         };
         assert_eq!(renewed_before_expiry(90), 30);
         assert_eq!(renewed_before_expiry(9000), 3000);
-        assert_eq!(renewed_before_expiry(VALIDITY_SECONDS), 30 * 24 * 3600);
+        assert_eq!(renewed_before_expiry(90 * 24 * 3600), 30 * 24 * 3600);
+    }
+
+    #[test]
+    fn users_choose_lifetime_key_and_the_names_that_clients_use() {
+        let certificates = Certificates {
+            validity_seconds: 3600,
+            key_algorithm: KeyAlgorithm::ECDSAP384,
+            dns_names: vec!["etcd.example.com".into()],
+            ip_addresses: vec!["2001:DB8::0:1".into()],
+        };
+        let tls = Tls { certificates: Some(certificates), ..Tls::default() };
+        let (chosen, defaults) = (chosen_profiles(&names(), both(), &tls), profiles(&names(), both()));
+        let server = &chosen[&Purpose::Server];
+        assert_eq!(server.dns_names.last().map(String::as_str), Some("etcd.example.com"));
+        assert_eq!(server.ip_addresses, ["127.0.0.1", "2001:db8::1"], "as certificates have them");
+        assert_eq!((server.validity_seconds, server.key_algorithm), (3600, KeyAlgorithm::ECDSAP384));
+        assert_eq!(chosen[&Purpose::Peer].dns_names, defaults[&Purpose::Peer].dns_names);
+        let authority = Purpose::ClientAuthority;
+        assert_eq!(chosen[&authority].validity_seconds, defaults[&authority].validity_seconds);
     }
 }

@@ -11,6 +11,7 @@ use crate::intent::Intent;
 use crate::names::Names;
 use crate::rules;
 use crate::surroundings::tests::{settled, writes};
+use crate::tls::chosen_profiles;
 use crate::validate::validate;
 
 /// The fields of the spec that hold values. Maps, lists and Kubernetes' own types count as one each.
@@ -123,7 +124,12 @@ fn a_live_field_changes_the_goal_or_leads_to_a_write_beside_the_plan() {
         let written: Vec<_> =
             writes(&after, &objects).iter().map(|write| write.object.title(&names)).collect();
         assert_eq!(written, expected.get(field).copied().unwrap_or_default(), "{field}");
-        let goals = (Goal::from(&before), Goal::from(&after));
+        let goal = |intent: &Intent, spec: EtcdClusterSpec| Goal {
+            certificates: chosen_profiles(&names, intent.form.transport, &spec.security.tls),
+            ..Goal::from(intent)
+        };
+        let specs = edited(field);
+        let goals = (goal(&before, specs.0), goal(&after, specs.1));
         assert!(goals.0 != goals.1 || !written.is_empty(), "{field} has no effect");
     }
 }
