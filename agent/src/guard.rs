@@ -6,7 +6,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use etcd_operator_core::agent::{Protocol, Reason, Report, path};
+use etcd_operator_core::agent::{Protocol, Report, path};
 use etcd_operator_core::etcd_config::{InitialState, METRICS_PORT, peer_url, whole_log_until};
 use etcd_operator_core::order::BootstrapOrder;
 use etcd_operator_core::start::{
@@ -17,6 +17,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::addresses::{Lookup, Names};
+use crate::awaited::Awaited;
 use crate::fetch::{self, Receiver};
 use crate::files::read_if_there;
 use crate::page::Page;
@@ -24,8 +25,8 @@ use crate::peers::Peers;
 use crate::settings::{self, Settings};
 use crate::{etcd, log, volume};
 
-/// How long the operator has to send the pods of an order the addresses of the others, before the agent looks up the
-/// name.
+/// How long the operator has to send the published addresses, before the agent of an order looks up the name of the
+/// others, and before any agent takes its own address for published.
 const UNTOLD: Duration = Duration::from_secs(3);
 /// How long to wait for a first response of the resolver.
 const FIRST_LOOKUP: Duration = Duration::from_secs(1);
@@ -53,10 +54,9 @@ pub fn start() -> Result<Infallible, Error> {
     let mut guard = Guard::new(&settings);
     loop {
         let evidence = guard.look()?;
-        match decide_start(&evidence) {
-            Start::Wait(waiting) => guard.wait(waiting, &evidence),
-            Start::Refuse(refusal) => return Err(Error::Refused(refusal)),
-            Start::Restart { adopt } => {
+        match (decide_start(&evidence), guard.obstacle.take()) {
+            (Start::Refuse(refusal), _) => return Err(Error::Refused(refusal)),
+            (Start::Restart { adopt }, _) => {
                 if adopt {
                     sign(&settings, &evidence, None)?;
                 }
@@ -64,7 +64,11 @@ pub fn start() -> Result<Infallible, Error> {
                 log::info("restarting etcd", &[("initial-corrupt-check", &compares.to_string())]);
                 return etcd::become_etcd(&settings, InitialState::Known { compares }).map_err(Error::Etcd);
             }
-            Start::Join { members, fetch_until } => {
+            (Start::Wait(_) | Start::Join { .. } | Start::Bootstrap { .. }, Some(obstacle)) => {
+                guard.wait(obstacle, &evidence);
+            }
+            (Start::Wait(waiting), None) => guard.wait(waiting.into(), &evidence),
+            (Start::Join { members, fetch_until }, None) => {
                 begin(&settings, &evidence, InitialState::Joins(&members), None)?;
                 let cluster = ("cluster", settings.config.cluster_uid.as_str());
                 let Some(wanted) = fetch_until else {
@@ -78,7 +82,7 @@ pub fn start() -> Result<Infallible, Error> {
                 return etcd::become_etcd(&settings, InitialState::Known { compares: false })
                     .map_err(Error::Etcd);
             }
-            Start::Bootstrap { order } => {
+            (Start::Bootstrap { order }, None) => {
                 begin(&settings, &evidence, InitialState::Bootstraps(&order), Some(&order))?;
                 log::info("starting etcd to bootstrap the cluster", &[("order", &order.nonce)]);
                 return etcd::become_etcd(&settings, InitialState::Bootstraps(&order)).map_err(Error::Etcd);
@@ -105,11 +109,13 @@ struct Guard<'a> {
     began: Instant,
     page: Option<Page>,
     lookup: Option<Lookup>,
-    peers: Peers,
+    peers: Peers<'a>,
     names: Names,
     memory: Memory,
+    /// Why the other pods could not be asked the last time.
+    obstacle: Option<Awaited>,
     /// What is waited for, and since when.
-    current: Option<(Waiting, Timestamp)>,
+    current: Option<(Awaited, Timestamp)>,
 }
 
 impl<'a> Guard<'a> {
@@ -119,9 +125,10 @@ impl<'a> Guard<'a> {
             began: Instant::now(),
             page: None,
             lookup: None,
-            peers: Peers::new(&settings.config.cluster_uid, &settings.peer_address),
+            peers: Peers::new(settings),
             names: Names::default(),
             memory: Memory::default(),
+            obstacle: None,
             current: None,
         }
     }
@@ -151,7 +158,14 @@ impl<'a> Guard<'a> {
         }
         self.be_found(&evidence);
         let addresses = self.addresses(&evidence);
-        let evidence = self.memory.add(self.peers.ask(&addresses), evidence, self.began.elapsed());
+        let replies = match self.peers.ask(&addresses, self.is_published(&evidence)) {
+            Ok(replies) => replies,
+            Err(error) => {
+                self.obstacle = Some(Awaited::from(&error));
+                return Ok(evidence);
+            }
+        };
+        let evidence = self.memory.add(replies, evidence, self.began.elapsed());
         Ok(Evidence { names: self.names.of_those_to_join(&evidence), ..evidence })
     }
 
@@ -168,7 +182,7 @@ impl<'a> Guard<'a> {
             return;
         }
         let address = SocketAddr::new(self.settings.local.listen, METRICS_PORT);
-        match Page::open(address, self.report(&Waiting::Looking, Timestamp::now(), evidence)) {
+        match Page::open(address, self.report(&Waiting::Looking.into(), Timestamp::now(), evidence)) {
             Ok(page) => self.page = Some(page),
             Err(error) => log::warn("cannot serve the agent's status", &[("error", &error.to_string())]),
         }
@@ -190,6 +204,15 @@ impl<'a> Guard<'a> {
         known.into_iter().filter(|&address| address != self.settings.own_address).collect()
     }
 
+    /// Whether DNS returns the address of this pod: the operator sends no address earlier. Without its message that is
+    /// assumed after a while, and where etcd was started before.
+    fn is_published(&self, evidence: &Evidence) -> bool {
+        let told = self.page.as_ref().and_then(Page::told).unwrap_or_default();
+        told.contains(&self.settings.own_address)
+            || self.began.elapsed() >= UNTOLD
+            || was_ever_started(evidence)
+    }
+
     /// The page stays open meanwhile, because this process has not become etcd yet.
     fn fetch(
         &mut self,
@@ -203,73 +226,46 @@ impl<'a> Guard<'a> {
         (self.lookup, self.names) = (None, Names::default());
         let evidence =
             Evidence { volume: volume::look(&settings.volume).map_err(Error::Volume)?, ..evidence };
-        let wait = |applied| self.wait(Waiting::Fetching { applied, wanted }, &evidence);
+        let wait = |applied| self.wait(Waiting::Fetching { applied, wanted }.into(), &evidence);
         fetch::until(wanted, settings, members, receiver, wait).map_err(Error::Etcd)
     }
 
     /// Reports and logs once what is waited for, and waits a little.
-    fn wait(&mut self, waiting: Waiting, evidence: &Evidence) {
-        let pause = self.pause(&waiting);
+    fn wait(&mut self, awaited: Awaited, evidence: &Evidence) {
+        let pause = awaited.pause(self.began.elapsed());
         let since = match &self.current {
-            Some((current, since)) if *current == waiting => *since,
+            Some((current, since)) if *current == awaited => *since,
             _ => {
-                log::info("waiting", &[("reason", waiting.reason()), ("for", &waiting.to_string())]);
+                log::info("waiting", &[("reason", awaited.name()), ("for", &awaited.message)]);
                 Timestamp::now()
             }
         };
         match &self.page {
             Some(page) => {
-                page.show(self.report(&waiting, since, evidence));
+                page.show(self.report(&awaited, since, evidence));
                 page.wait(pause);
             }
             None => std::thread::sleep(pause),
         }
-        self.current = Some((waiting, since));
+        self.current = Some((awaited, since));
     }
 
-    /// Short while other pods start soon, long while the operator or a person has to act first.
-    fn pause(&self, waiting: &Waiting) -> Duration {
-        let milliseconds = match waiting {
-            // A cluster of several bootstraps within a quarter of a second, and a pod that misses it is too late.
-            Waiting::Looking
-            | Waiting::OrderNotArmed
-            | Waiting::PeersMissing { .. }
-            | Waiting::FirstStarter { .. }
-            | Waiting::OthersNotReady { .. } => 50,
-            Waiting::Turn { .. } | Waiting::NoQuorum | Waiting::Names { .. } | Waiting::Fetching { .. } => {
-                100
-            }
-            Waiting::DataLost { .. }
-            | Waiting::NeverPublished { .. }
-            | Waiting::NotAMember
-            | Waiting::ClustersDisagree { .. }
-            | Waiting::NoOrder
-            | Waiting::MalformedOrder { .. }
-            | Waiting::OrderForOthers { .. }
-            | Waiting::OrderVoid { .. }
-            | Waiting::OrderUsed { .. } => {
-                if self.began.elapsed() < Duration::from_secs(60) {
-                    250
-                } else {
-                    1000
-                }
-            }
-        };
-        Duration::from_millis(milliseconds)
-    }
-
-    fn report(&self, waiting: &Waiting, since: Timestamp, evidence: &Evidence) -> Report {
+    fn report(&self, awaited: &Awaited, since: Timestamp, evidence: &Evidence) -> Report {
         Report {
             protocol_version: Protocol::CURRENT,
             cluster_uid: evidence.cluster_uid.clone(),
             name: evidence.name.clone(),
-            peer_url: peer_url(&self.settings.local.host),
-            ever_started: evidence.volume.identity.is_some() || !evidence.used_nonces.is_empty(),
-            waiting: Reason::Known(waiting.clone()),
-            message: waiting.to_string(),
+            peer_url: peer_url(self.settings.config.transport.peers, &self.settings.local.host),
+            ever_started: was_ever_started(evidence),
+            waiting: awaited.reason.clone(),
+            message: awaited.message.clone(),
             since,
         }
     }
+}
+
+fn was_ever_started(evidence: &Evidence) -> bool {
+    evidence.volume.identity.is_some() || !evidence.used_nonces.is_empty()
 }
 
 fn read_order(settings: &Settings) -> Order {

@@ -4,6 +4,8 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+use crate::tls::Tls;
+
 /// A list of nine members has two kilobytes.
 const LONGEST_ANSWER: usize = 1 << 20;
 const CONNECT: Duration = Duration::from_millis(300);
@@ -23,42 +25,99 @@ pub enum Failure {
     Silent,
     /// What came back is no HTTP.
     Nonsense,
+    /// It listens and accepts no request from here, or is not what may be asked: this is why.
+    Rejected(String),
 }
 
 /// Asks and reads the answer within the deadline.
 ///
 /// The answer ends where it says so. etcd's peer port may take five seconds to close a connection after that.
 pub fn get(address: SocketAddr, path: &str, deadline: Duration) -> Result<Response, Failure> {
+    ask(connect(address, deadline)?, address, path)
+}
+
+/// The same over TLS. The handshake is part of it.
+pub fn get_over_tls(
+    tls: &Tls,
+    address: SocketAddr,
+    path: &str,
+    deadline: Duration,
+) -> Result<Response, Failure> {
+    ask(tls.over(connect(address, deadline)?).map_err(failure)?, address, path)
+}
+
+/// Whether anything listens there; nothing is sent.
+pub fn knock(address: SocketAddr, deadline: Duration) -> Result<(), Failure> {
+    connect(address, deadline).map(drop)
+}
+
+fn connect(address: SocketAddr, deadline: Duration) -> Result<Timed, Failure> {
     let until = Instant::now() + deadline;
-    let mut stream = connect(address, path, deadline).map_err(|error| {
+    let stream = TcpStream::connect_timeout(&address, deadline.min(CONNECT)).map_err(|error| {
         let refused = error.kind() == io::ErrorKind::ConnectionRefused;
-        if refused { Failure::Refused } else { Failure::Silent }
+        if refused { Failure::Refused } else { failure(error) }
     })?;
+    Ok(Timed { stream, until })
+}
+
+fn ask(mut stream: impl Read + Write, address: SocketAddr, path: &str) -> Result<Response, Failure> {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).map_err(failure)?;
     let mut bytes = Vec::new();
     let mut buffer = [0; 4096];
     loop {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() || bytes.len() > LONGEST_ANSWER {
+        let count = stream.read(&mut buffer).map_err(failure)?;
+        bytes.extend_from_slice(&buffer[..count]);
+        if bytes.len() > LONGEST_ANSWER {
             return Err(Failure::Silent);
         }
-        let read = stream.set_read_timeout(Some(left)).and_then(|()| stream.read(&mut buffer));
-        let count = read.map_err(|_| Failure::Silent)?;
-        bytes.extend_from_slice(&buffer[..count]);
-        let text = String::from_utf8_lossy(&bytes);
-        match parse(&text, count == 0) {
+        match parse(&String::from_utf8_lossy(&bytes), count == 0) {
             Some(response) => return Ok(response),
+            // So etcd treats one that is not at an address of the names in its certificate.
+            None if bytes.is_empty() => {
+                return Err(Failure::Rejected("it closed the connection without a response".into()));
+            }
             None if count == 0 => return Err(Failure::Nonsense),
             None => (),
         }
     }
 }
 
-fn connect(address: SocketAddr, path: &str, deadline: Duration) -> io::Result<TcpStream> {
-    let mut stream = TcpStream::connect_timeout(&address, deadline.min(CONNECT))?;
-    stream.set_write_timeout(Some(deadline))?;
-    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes())?;
-    Ok(stream)
+/// TLS reports what the other side does wrong, or holds against this one, as invalid data.
+fn failure(error: io::Error) -> Failure {
+    let invalid = error.kind() == io::ErrorKind::InvalidData;
+    if invalid { Failure::Rejected(error.to_string()) } else { Failure::Silent }
+}
+
+/// A connection that fails from the deadline on, however little it transfers at a time.
+struct Timed {
+    stream: TcpStream,
+    until: Instant,
+}
+
+impl Timed {
+    fn left(&self) -> io::Result<Option<Duration>> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
+    }
+}
+
+impl Read for Timed {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(self.left()?)?;
+        self.stream.read(buffer)
+    }
+}
+
+impl Write for Timed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(self.left()?)?;
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
 }
 
 /// None if it is not all there yet, or never will be.
@@ -102,77 +161,6 @@ impl Response {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::net::{Ipv4Addr, TcpListener};
-
-    use super::*;
-
-    const SOON: Duration = Duration::from_millis(300);
-
-    fn listener() -> (TcpListener, SocketAddr) {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-        let address = listener.local_addr().expect("it is bound");
-        (listener, address)
-    }
-
-    fn answering(text: &'static str) -> SocketAddr {
-        let (listener, address) = listener();
-        std::thread::spawn(move || {
-            let (mut stream, _) = listener.accept().expect("somebody asks");
-            let mut request = [0; 1024];
-            let _ = stream.read(&mut request);
-            let _ = stream.write_all(text.as_bytes());
-        });
-        address
-    }
-
-    #[test]
-    fn an_answer_has_a_status_headers_and_a_body() {
-        let address = answering("HTTP/1.0 200 OK\r\nx-etcd-cluster-id: cdf8\r\n\r\n[]\n");
-        let response = get(address, "/members", SOON).expect("it answers");
-        assert_eq!((response.status, response.body.as_str()), (200, "[]\n"));
-        assert_eq!(response.header("X-Etcd-Cluster-ID"), Some("cdf8"));
-        assert_eq!(response.header("X-Other"), None);
-    }
-
-    #[test]
-    fn an_answer_ends_where_it_says_so_even_if_the_connection_stays_open() {
-        let in_pieces =
-            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\n[1, \r\n2\r\n2]\r\n0\r\n\r\n";
-        for text in ["HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n[1, 2]", in_pieces] {
-            let (listener, address) = listener();
-            let server = std::thread::spawn(move || {
-                let (mut stream, _) = listener.accept().expect("somebody asks");
-                stream.write_all(text.as_bytes()).expect("it listens");
-                stream
-            });
-            assert_eq!(get(address, "/", SOON).expect("it answers").body, "[1, 2]");
-            drop(server.join());
-        }
-    }
-
-    #[test]
-    fn half_an_answer_is_none() {
-        for text in [
-            "HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n[1, 2]",
-            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\n[1, \r\n",
-        ] {
-            assert_eq!(get(answering(text), "/", SOON), Err(Failure::Nonsense), "{text}");
-        }
-    }
-
-    #[test]
-    fn what_is_no_http_is_nonsense() {
-        for text in ["", "SSH-2.0-OpenSSH\r\n", "HTTP/1.1 two hundred\r\n\r\n"] {
-            assert_eq!(get(answering(text), "/", SOON), Err(Failure::Nonsense), "{text}");
-        }
-    }
-
-    #[test]
-    fn a_closed_port_refuses_and_an_open_one_may_stay_silent() {
-        let (silent, address) = listener();
-        assert_eq!(get(address, "/", SOON), Err(Failure::Silent));
-        drop(silent);
-        assert_eq!(get(address, "/", SOON), Err(Failure::Refused));
-    }
-}
+mod over_tls;
+#[cfg(test)]
+mod tests;

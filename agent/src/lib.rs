@@ -4,6 +4,7 @@
 //! beside an etcd that serves. It lives in etcd's own image, which has no shell and no libc, and holds no token.
 
 mod addresses;
+mod awaited;
 mod etcd;
 mod fetch;
 mod files;
@@ -15,4 +16,5 @@ mod metrics;
 mod page;
 mod peers;
 pub mod settings;
+pub mod tls;
 mod volume;

@@ -43,9 +43,10 @@ impl Settings {
         let host = optional(environment::HOST).unwrap_or_else(|| format!("{name}.{}", config.peer_host));
         let volume = directory(environment::VOLUME, path::VOLUME);
         let data_dir = volume.join(path::DATA).display().to_string();
+        let tls_dir = directory(environment::TLS, path::TLS).display().to_string();
         Ok(Self {
             peer_address: peer_address(&host),
-            local: LocalConfig { name, host, listen, data_dir },
+            local: LocalConfig { name, host, listen, data_dir, tls_dir },
             config,
             own_address,
             volume,

@@ -1,11 +1,15 @@
 //! The agent with real etcd, as processes on loopback.
 
+#[path = "support/certificates.rs"]
+mod certificates;
 #[path = "guard/forming.rs"]
 mod forming;
 #[path = "guard/joining.rs"]
 mod joining;
 #[path = "guard/pods.rs"]
 mod pods;
+#[path = "guard/tls.rs"]
+mod tls;
 
 use std::fs;
 
@@ -19,7 +23,10 @@ const NEWEST: &str = VERSIONS[3];
 
 /// A cluster that has formed, with its order still there.
 fn formed(version: &str, size: usize) -> Cluster {
-    let mut cluster = Cluster::new(version);
+    formed_in(Cluster::new(version), size)
+}
+
+fn formed_in(mut cluster: Cluster, size: usize) -> Cluster {
     cluster.give_order("n1", size);
     let all: Vec<usize> = (0..size).collect();
     for &ordinal in &all {

@@ -13,7 +13,7 @@ use crate::pods::{Cluster, a_while, until};
 use crate::{NEWEST, OLDEST, VERSIONS, formed};
 
 /// One member with so much behind it, and a pod that waits to be added.
-fn with_a_past(mut cluster: Cluster, entries: usize) -> Cluster {
+pub fn with_a_past(mut cluster: Cluster, entries: usize) -> Cluster {
     for number in 0..entries {
         cluster.etcdctl(0, &["put", "key", &number.to_string()]);
     }
@@ -24,7 +24,7 @@ fn with_a_past(mut cluster: Cluster, entries: usize) -> Cluster {
     cluster
 }
 
-fn becomes_etcd_with_the_data(cluster: &Cluster, newest: &str) {
+pub fn becomes_etcd_with_the_data(cluster: &Cluster, newest: &str) {
     cluster.is_listed_as_started(1);
     until("the agent to become etcd", || cluster.runs_etcd(1).then_some(()));
     cluster.promote(1);

@@ -11,13 +11,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use etcd_agent::http;
+use etcd_agent::tls::Tls;
 use etcd_operator_core::agent::{News, Protocol, Reason, Report, environment, path};
-use etcd_operator_core::etcd_config::{MemberConfig, MemberOptions, peer_url};
+use etcd_operator_core::etcd_config::{MemberConfig, MemberOptions, client_url, peer_url, tls_file};
 use etcd_operator_core::member::MemberProgress;
 use etcd_operator_core::order::{self, BootstrapOrder};
 use etcd_operator_core::start::Member;
+use etcd_operator_core::tls::{AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY, Purpose, Scheme, Transport};
 use rustix::process::Signal;
 use testbed::stand_in::Processes;
+
+use crate::certificates::Authority;
 
 /// Long enough for the slowest machine; nothing here is expected to take it.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -33,6 +37,7 @@ pub struct Cluster {
     pub config: MemberConfig,
     /// Members that are not called by their address.
     pub names: BTreeMap<usize, String>,
+    authority: Authority,
     _alone: MutexGuard<'static, ()>,
 }
 
@@ -48,11 +53,41 @@ impl Cluster {
             peer_host: pods.address(0).to_string(),
             attempt: None,
             adopts: None,
+            transport: Transport::default(),
             options: MemberOptions::default(),
         };
         fs::create_dir_all(pods.directory().join("order")).expect("a scratch directory");
         let etcd = programs.join("etcd");
-        Self { pods, programs, etcd, config, names: BTreeMap::new(), _alone: alone }
+        let authority = Authority::generate();
+        Self { pods, programs, etcd, config, names: BTreeMap::new(), authority, _alone: alone }
+    }
+
+    pub fn with_tls(version: &str) -> Self {
+        let mut cluster = Self::new(version);
+        cluster.config.transport = Transport { clients: Scheme::Https, peers: Scheme::Https };
+        cluster
+    }
+
+    /// Certificates for every pod, in the directory of this one. Pods are called by their addresses here.
+    pub fn give_certificates(&self, ordinal: usize, authority: &Authority) {
+        let mut names: Vec<String> = (0..9).map(|ordinal| self.host(ordinal)).collect();
+        names.extend([self.config.peer_host.clone(), "127.0.0.1".into()]);
+        for purpose in [Purpose::Peer, Purpose::Server, Purpose::Operator] {
+            authority.issue(&self.tls_directory(ordinal), purpose, &names);
+        }
+    }
+
+    /// Those of the cluster.
+    pub fn give_right_certificates(&self, ordinal: usize) {
+        self.give_certificates(ordinal, &self.authority);
+    }
+
+    pub fn tls_file(&self, ordinal: usize, purpose: Purpose, key: &str) -> String {
+        tls_file(&self.tls_directory(ordinal).display().to_string(), purpose, key)
+    }
+
+    fn tls_directory(&self, ordinal: usize) -> PathBuf {
+        self.directory().join(format!("tls-{ordinal}"))
     }
 
     fn address(&self, ordinal: usize) -> IpAddr {
@@ -64,7 +99,7 @@ impl Cluster {
     }
 
     pub fn url(&self, ordinal: usize) -> String {
-        peer_url(&self.called(ordinal))
+        peer_url(self.config.transport.peers, &self.called(ordinal))
     }
 
     fn called(&self, ordinal: usize) -> String {
@@ -102,6 +137,9 @@ impl Cluster {
         for directory in [self.volume(ordinal), self.run_directory(ordinal)] {
             fs::create_dir_all(directory).expect("a directory");
         }
+        if !self.config.transport.is_plain() && !self.tls_directory(ordinal).exists() {
+            self.give_right_certificates(ordinal);
+        }
         let mut agent = Command::new(env!("CARGO_BIN_EXE_etcd-agent"));
         agent
             .arg("start")
@@ -116,6 +154,7 @@ impl Cluster {
             .env(environment::VOLUME, self.volume(ordinal))
             .env(environment::RUN, self.run_directory(ordinal))
             .env(environment::ORDER, self.directory().join("order"))
+            .env(environment::TLS, self.tls_directory(ordinal))
             .env(environment::TERMINATION_LOG, self.termination_log(ordinal));
         self.pods.start(small(ordinal), agent).expect("the agent starts");
     }
@@ -201,8 +240,15 @@ impl Cluster {
     }
 
     pub fn members(&self, ordinal: usize) -> Option<Vec<Member>> {
-        let (_, body) = get(&self.host(ordinal), 2380, "/members")?;
-        serde_json::from_str(&body).ok()
+        let (address, deadline) = (SocketAddr::new(self.address(ordinal), 2380), Duration::from_secs(5));
+        let response = if self.config.transport.peers.is_tls() {
+            let directory = self.tls_directory(ordinal).display().to_string();
+            let tls = Tls::read(&directory, Purpose::Peer, &self.config.peer_host).ok()?;
+            http::get_over_tls(&tls, address, "/members", deadline)
+        } else {
+            http::get(address, "/members", deadline)
+        };
+        serde_json::from_str(&response.ok()?.body).ok()
     }
 
     /// Waits until every one of these serves reads and lists so many started members.
@@ -218,23 +264,29 @@ impl Cluster {
     }
 
     pub fn etcdctl(&self, ordinal: usize, words: &[&str]) -> String {
-        let output = Command::new(self.programs.join("etcdctl"))
-            .arg(format!("--endpoints=http://{}:2379", self.host(ordinal)))
-            .args(words)
-            .env_clear()
-            .output()
-            .expect("etcdctl runs");
+        let output = self.client(ordinal).args(words).output().expect("etcdctl runs");
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         assert!(output.status.success(), "etcdctl {words:?}: {}", text(&output.stderr));
         text(&output.stdout)
+    }
+
+    fn client(&self, ordinal: usize) -> Command {
+        let clients = self.config.transport.clients;
+        let mut command = Command::new(self.programs.join("etcdctl"));
+        command.arg(format!("--endpoints={}", client_url(clients, &self.host(ordinal)))).env_clear();
+        if clients.is_tls() {
+            for (flag, key) in [("cacert", AUTHORITY_KEY), ("cert", CERTIFICATE_KEY), ("key", PRIVATE_KEY)] {
+                command.arg(format!("--{flag}={}", self.tls_file(ordinal, Purpose::Operator, key)));
+            }
+        }
+        command
     }
 
     /// Asks again while etcd refuses: before a membership change it wants everybody connected for five seconds.
     pub fn add_learner(&self, ordinal: usize) {
         let url = format!("--peer-urls={}", self.url(ordinal));
         until("the learner to be added", || {
-            let mut command = Command::new(self.programs.join("etcdctl"));
-            command.arg(format!("--endpoints=http://{}:2379", self.host(0))).env_clear();
+            let mut command = self.client(0);
             command.args(["member", "add", &name(ordinal), "--learner", &url]);
             command.output().expect("etcdctl runs").status.success().then_some(())
         });
@@ -243,8 +295,7 @@ impl Cluster {
     /// Asks again until the learner has caught up.
     pub fn promote(&self, ordinal: usize) {
         until("the learner to be promoted", || {
-            let mut command = Command::new(self.programs.join("etcdctl"));
-            command.arg(format!("--endpoints=http://{}:2379", self.host(0))).env_clear();
+            let mut command = self.client(0);
             command.args(["member", "promote", &self.member_id(0, ordinal)]);
             command.output().expect("etcdctl runs").status.success().then_some(())
         });
