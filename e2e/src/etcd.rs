@@ -6,6 +6,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use etcd_client::{Client, ConnectOptions, GetOptions};
 
+use crate::access::Access;
+
 pub const CLIENT_PORT: u16 = 2379;
 pub const PEER_PORT: u16 = 2380;
 /// Longer than an election, so that an answer in time means that the member works and none means that it does not.
@@ -14,10 +16,11 @@ pub const DEADLINE: Duration = Duration::from_secs(3);
 const ABSENT_KEY: &str = "e2e/absent";
 
 /// One member, by the name of its pod.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Member {
     pub name: String,
     pub address: SocketAddr,
+    pub access: Access,
 }
 
 /// What a member says about itself.
@@ -43,8 +46,8 @@ pub struct Listed {
 }
 
 impl Member {
-    pub fn of_pod(name: impl Into<String>, address: IpAddr) -> Self {
-        Self { name: name.into(), address: SocketAddr::new(address, CLIENT_PORT) }
+    pub fn of_pod(name: impl Into<String>, address: IpAddr, access: Access) -> Self {
+        Self { name: name.into(), address: SocketAddr::new(address, CLIENT_PORT), access }
     }
 
     /// A read that a majority has to agree to.
@@ -113,15 +116,13 @@ impl Member {
         deadline: Duration,
         call: impl AsyncFnOnce(&mut Client) -> Result<T, etcd_client::Error>,
     ) -> Result<T> {
-        let options = ConnectOptions::new().with_connect_timeout(deadline).with_timeout(deadline);
         let asking = async {
-            let mut client = Client::connect([self.address.to_string()], Some(options)).await?;
-            call(&mut client).await
+            let mut client = self.access.client(self.address, ConnectOptions::new()).await?;
+            Ok(call(&mut client).await?)
         };
         tokio::time::timeout(deadline, asking)
             .await
-            .map_err(|_| anyhow!("no response within {deadline:?}"))
-            .and_then(|answer| answer.map_err(anyhow::Error::from))
+            .unwrap_or_else(|_| Err(anyhow!("no response within {deadline:?}")))
             .with_context(|| format!("{what} at {} ({})", self.name, self.address))
     }
 }

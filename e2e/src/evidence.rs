@@ -38,7 +38,8 @@ pub async fn collect(
     ask(&kubectl, &directory, "nodes.txt", &["get", "nodes,persistentvolumes", "--output=wide"]).await?;
     if let Some(namespace) = namespace {
         let within = ["--namespace", namespace];
-        let all = ["get", "all,persistentvolumeclaims", "--output=wide"];
+        // Without their content.
+        let all = ["get", "all,persistentvolumeclaims,secrets", "--output=wide"];
         ask(&kubectl, &directory, "objects.txt", &[&within[..], &all].concat()).await?;
         let pods = ["get", "pods", "--output=yaml"];
         ask(&kubectl, &directory, "pods.yaml", &[&within[..], &pods].concat()).await?;

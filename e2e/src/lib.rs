@@ -1,5 +1,6 @@
 //! Everything that runs against a real cluster: the end-to-end tests, `demo`, `bench` and `deploy`.
 
+pub mod access;
 pub mod answer;
 pub mod bench;
 pub mod context;

@@ -7,12 +7,14 @@ mod quiet;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use etcd_operator_core::api::{EtcdCluster, EtcdClusterStatus, Phase};
 use etcd_operator_core::names::{CLUSTER_LABEL, Names};
 use etcd_operator_core::observed::Ordinal;
+use etcd_operator_core::tls::Transport;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{Event, PersistentVolumeClaim, Pod};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
@@ -20,6 +22,7 @@ use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use crate::access::{Access, ClientSecrets};
 use crate::etcd::{Listed, Member};
 use crate::progress::Progress;
 use crate::{FIELD_MANAGER, serving, wait};
@@ -38,6 +41,8 @@ pub struct Operated {
     pub namespace: String,
     pub name: String,
     progress: Progress,
+    /// Followed from the first question on.
+    secrets: Arc<OnceLock<ClientSecrets>>,
 }
 
 impl Operated {
@@ -59,7 +64,13 @@ impl Operated {
 
     /// One that is there, or will be.
     pub fn existing(client: &Client, namespace: &str, name: &str, progress: Progress) -> Self {
-        Self { client: client.clone(), namespace: namespace.into(), name: name.into(), progress }
+        Self {
+            client: client.clone(),
+            namespace: namespace.into(),
+            name: name.into(),
+            progress,
+            secrets: Arc::default(),
+        }
     }
 
     pub async fn scale(&self, size: u8) -> Result<()> {
@@ -150,7 +161,28 @@ impl Operated {
 
     /// Where each pod's etcd would answer, in the order of their names.
     pub async fn members(&self) -> Result<Vec<Member>> {
-        Ok(serving::members(Some(&self.pods().await?)))
+        self.members_of(&self.pods().await?).await
+    }
+
+    async fn members_of(&self, pods: &BTreeMap<String, Pod>) -> Result<Vec<Member>> {
+        let secrets = self.secrets();
+        secrets.listed().await?;
+        Ok(serving::members(Some(pods), secrets))
+    }
+
+    /// With what its clients connect.
+    pub async fn access(&self) -> Result<Access> {
+        self.secrets().listed().await?;
+        self.secrets().access(&self.names()).context("it is not known how clients connect")
+    }
+
+    pub fn secrets(&self) -> &ClientSecrets {
+        self.secrets.get_or_init(|| ClientSecrets::of_cluster(self.client.clone(), &self.names()))
+    }
+
+    /// How its ports are to be served: as its spec says when it is created.
+    pub async fn transport(&self) -> Result<Transport> {
+        Ok(Transport::asked_for(&self.object().await?.spec.security.tls))
     }
 
     /// What etcd itself says of its members, by the first that serves.

@@ -15,6 +15,7 @@ use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 
+use crate::access::ClientSecrets;
 use crate::etcd::{CLIENT_PORT, Member, PEER_PORT};
 use crate::serving::Serving;
 use crate::{FIELD_MANAGER, wait};
@@ -139,9 +140,14 @@ impl Plain {
         limit: Duration,
         served: impl FnMut(&Member),
     ) -> Result<Vec<Member>> {
-        Serving { pods: self.pods(client), selector: self.selector(), count: self.size, pause: GLANCE_PAUSE }
-            .wait(&format!("all {} members of {} serve", self.size, self.name), limit, served)
-            .await
+        let serving = Serving {
+            pods: self.pods(client),
+            selector: self.selector(),
+            count: self.size,
+            secrets: ClientSecrets::none(),
+            pause: GLANCE_PAUSE,
+        };
+        serving.wait(&format!("all {} members of {} serve", self.size, self.name), limit, served).await
     }
 
     /// Waits until all pods are ready, and tells of each as it is. Works where pods are out of this machine's reach.

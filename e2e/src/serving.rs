@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::runtime::watcher;
 
+use crate::access::ClientSecrets;
 use crate::etcd::Member;
 use crate::{progress, wait};
 
@@ -21,6 +22,7 @@ pub struct Serving {
     pub pods: Api<Pod>,
     pub selector: String,
     pub count: usize,
+    pub secrets: ClientSecrets,
     /// Between two looks. Asking costs the machine something, too.
     pub pause: Duration,
 }
@@ -33,13 +35,13 @@ impl Serving {
         limit: Duration,
         mut served: impl FnMut(&Member),
     ) -> Result<Vec<Member>> {
-        let Self { pods, selector, count, pause } = self;
+        let Self { pods, selector, count, secrets, pause } = self;
         let followed = wait::follow(pods, watcher::Config::default().labels(&selector));
         let mut serving: BTreeMap<String, Member> = BTreeMap::new();
         let mut last = None;
         let asking = async {
             while serving.len() < count {
-                let known = members(followed.borrow().as_ref()).into_iter();
+                let known = members(followed.borrow().as_ref(), &secrets).into_iter();
                 let silent = known.filter(|member| !serving.contains_key(&member.name));
                 let asked = silent.map(|member| async move {
                     let served = member.serves(GLANCE).await;
@@ -65,10 +67,11 @@ impl Serving {
     }
 }
 
-/// Where the etcd of each pod that stays would answer, in the order of their names.
-pub fn members(pods: Option<&BTreeMap<String, Pod>>) -> Vec<Member> {
+/// Where the etcd of each pod that stays would answer, in the order of their names. None before the Secrets are known.
+pub fn members(pods: Option<&BTreeMap<String, Pod>>, secrets: &ClientSecrets) -> Vec<Member> {
     let stays = |pod: &Pod| pod.metadata.deletion_timestamp.is_none();
     let address = |pod: &Pod| pod.status.as_ref()?.pod_ip.as_ref()?.parse::<IpAddr>().ok();
     let staying = pods.into_iter().flatten().filter(|(_, pod)| stays(pod));
-    staying.filter_map(|(name, pod)| Some(Member::of_pod(name, address(pod)?))).collect()
+    let member = |name: &String, pod| Some(Member::of_pod(name, address(pod)?, secrets.access_to(pod)?));
+    staying.filter_map(|(name, pod)| member(name, pod)).collect()
 }

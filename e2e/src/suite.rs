@@ -12,6 +12,7 @@ mod operator_faults;
 mod rolls;
 mod spread;
 mod testbed;
+mod tls;
 mod uninstall;
 mod user_guide;
 mod volumes;
@@ -42,6 +43,7 @@ pub fn all() -> Vec<Test> {
         rolls::tests(&field),
         spread::tests(&field),
         volumes::tests(&field),
+        tls::tests(&field),
         operator_faults::tests(&field),
         uninstall::tests(&field),
         testbed::tests(&field),

@@ -10,6 +10,7 @@ use kube::runtime::watcher;
 use tokio::sync::watch;
 
 use super::samples::Sample;
+use crate::access::ClientSecrets;
 use crate::etcd::Member;
 use crate::operated::{Operated, is_settled};
 use crate::wait::{self, Seen};
@@ -23,6 +24,7 @@ pub struct Change {
     name: String,
     pods: watch::Receiver<Seen<Pod>>,
     clusters: watch::Receiver<Seen<EtcdCluster>>,
+    secrets: ClientSecrets,
 }
 
 impl Change {
@@ -32,15 +34,17 @@ impl Change {
             name: cluster.name.clone(),
             pods: wait::follow(cluster.api(), watcher::Config::default().labels(&cluster.selector())),
             clusters: wait::follow(cluster.api(), named),
+            secrets: cluster.secrets().clone(),
         };
         change.pods.wait_for(Option::is_some).await.context("the watch on pods ended")?;
         change.clusters.wait_for(Option::is_some).await.context("the watch of clusters ended")?;
+        change.secrets.listed().await?;
         Ok(change)
     }
 
     /// Returns when the cluster has so many members, each of them serves, and the status says so.
     pub async fn done(self, began: Instant, size: u8) -> Result<Sample> {
-        let Self { name, pods, clusters } = self;
+        let Self { name, pods, clusters, secrets } = self;
         let in_status = async |says_so: fn(&EtcdCluster, u8) -> bool| {
             let said = |seen: &Seen<EtcdCluster>| {
                 seen.as_ref().and_then(|seen| seen.get(&name)).is_some_and(|it| says_so(it, size))
@@ -48,7 +52,7 @@ impl Change {
             clusters.clone().wait_for(said).await.context("the watch of clusters ended")?;
             anyhow::Ok(Instant::now())
         };
-        let in_etcd = async { anyhow::Ok(in_etcd(pods, usize::from(size)).await) };
+        let in_etcd = async { anyhow::Ok(in_etcd(pods, &secrets, usize::from(size)).await) };
         let what = format!("{name} has {size} member(s) and its status shows them");
         let all = async { tokio::try_join!(in_status(is_settled), in_status(shows_members), in_etcd) };
         let Ok(reached) = progress::told(&what, tokio::time::timeout(LIMIT, all)).await else {
@@ -67,11 +71,11 @@ fn shows_members(cluster: &EtcdCluster, size: u8) -> bool {
 }
 
 /// When etcd itself had so many voters and every one of them served; without any, when no pod was left.
-async fn in_etcd(mut pods: watch::Receiver<Seen<Pod>>, size: usize) -> Instant {
+async fn in_etcd(mut pods: watch::Receiver<Seen<Pod>>, secrets: &ClientSecrets, size: usize) -> Instant {
     loop {
         let (left, members) = {
             let seen = pods.borrow_and_update();
-            (seen.as_ref().map_or(0, |seen| seen.len()), serving::members(seen.as_ref()))
+            (seen.as_ref().map_or(0, |seen| seen.len()), serving::members(seen.as_ref(), secrets))
         };
         let reached = if size == 0 { left == 0 } else { have_voters(&members, size).await };
         if reached {

@@ -10,11 +10,12 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::watcher;
 use kube::{Api, Client};
 
-use super::operation::CROWD;
+use super::operation::{CROWD, Subject};
 use super::samples::Sample;
 use super::stage::spec;
+use crate::access::ClientSecrets;
 use crate::operated::{Operated, is_settled};
-use crate::plain::{self, Plain};
+use crate::plain::Plain;
 use crate::progress::Progress;
 use crate::serving::Serving;
 use crate::wait;
@@ -26,7 +27,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// From the first write to the API until each of them has served.
 pub async fn plain(client: &Client, namespace: &str) -> Result<Sample> {
     let crowd: Vec<_> = names().map(|name| Plain::new(namespace, name, 1)).collect();
-    let serving = serving(client, namespace, "app.kubernetes.io/name=etcd");
+    let serving = serving(client, namespace, "app.kubernetes.io/name=etcd", ClientSecrets::none());
     let began = Instant::now();
     try_join_all(crowd.iter().map(|one| one.apply(client))).await?;
     serving.wait("all plain StatefulSets serve", LIMIT, |_| {}).await?;
@@ -34,14 +35,20 @@ pub async fn plain(client: &Client, namespace: &str) -> Result<Sample> {
 }
 
 /// Until the status of each says so, too.
-pub async fn operated(client: &Client, namespace: &str, progress: Progress) -> Result<Sample> {
+pub async fn operated(
+    client: &Client,
+    namespace: &str,
+    subject: Subject,
+    progress: Progress,
+) -> Result<Sample> {
     let clusters = Api::<EtcdCluster>::namespaced(client.clone(), namespace);
     let mut statuses = wait::follow(clusters, watcher::Config::default());
-    let serving = serving(client, namespace, CLUSTER_LABEL);
+    let secrets = ClientSecrets::of_namespace(client.clone(), namespace);
+    secrets.listed().await?;
+    let serving = serving(client, namespace, CLUSTER_LABEL, secrets);
     let began = Instant::now();
-    let asked = names().map(async |name| {
-        Operated::create(client, namespace, &name, spec(1, plain::VERSION), progress).await
-    });
+    let asked = names()
+        .map(async |name| Operated::create(client, namespace, &name, spec(1, subject), progress).await);
     try_join_all(asked).await?;
     let in_etcd = async {
         serving.wait("all clusters serve", LIMIT, |_| {}).await?;
@@ -69,11 +76,12 @@ fn names() -> impl Iterator<Item = String> {
     (1..=CROWD).map(|number| format!("kv{number:02}"))
 }
 
-fn serving(client: &Client, namespace: &str, selector: &str) -> Serving {
+fn serving(client: &Client, namespace: &str, selector: &str, secrets: ClientSecrets) -> Serving {
     Serving {
         pods: Api::<Pod>::namespaced(client.clone(), namespace),
         selector: selector.into(),
         count: CROWD,
+        secrets,
         pause: PAUSE,
     }
 }

@@ -11,6 +11,8 @@ pub const CROWD: usize = 20;
 pub const WRITE_GAP_AT_MOST_MS: f64 = 300.0;
 /// The status may be so much later than etcd itself.
 pub const STATUS_LAG_AT_MOST_MS: f64 = 1000.0;
+/// What TLS adds to the creation of a cluster.
+const TLS_AT_MOST_SECONDS: f64 = 0.3;
 /// What etcd asks for between two joins, until two learners are allowed at once.
 const SECOND_LEARNER: Version = Version::new(3, 6, 0);
 
@@ -51,6 +53,8 @@ pub struct Subject {
     pub operation: Operation,
     pub by: By,
     pub etcd: &'static str,
+    /// The plain StatefulSet has none.
+    pub tls: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -73,9 +77,27 @@ impl Operation {
             Self::Stop { .. } | Self::Start { .. } => None,
         }
     }
+
+    /// How much longer it may take than without TLS.
+    pub fn tls_at_most(self) -> Option<f64> {
+        match self {
+            Self::Create { .. } => Some(TLS_AT_MOST_SECONDS),
+            Self::Scale { .. }
+            | Self::ThereAndBack
+            | Self::Stop { .. }
+            | Self::Start { .. }
+            | Self::Roll { .. }
+            | Self::Crowd => None,
+        }
+    }
 }
 
 impl Subject {
+    /// As clusters are unless their spec says otherwise.
+    pub fn operated(operation: Operation, etcd: &'static str) -> Self {
+        Self { operation, by: By::Operator, etcd, tls: true }
+    }
+
     /// Whether clients are to be served all the time.
     pub fn keeps_serving(&self) -> bool {
         match self.operation {
@@ -89,7 +111,12 @@ impl Subject {
 
     /// The same thing done by hand, if that can be.
     pub fn plain(self) -> Self {
-        Self { by: By::Plain, ..self }
+        Self { by: By::Plain, tls: false, ..self }
+    }
+
+    /// The same thing with a cluster that uses no TLS.
+    pub fn without_tls(self) -> Self {
+        Self { tls: false, ..self }
     }
 }
 
@@ -111,9 +138,10 @@ impl fmt::Display for Operation {
 impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.operation)?;
-        match self.by {
-            By::Plain => f.write_str(", plain")?,
-            By::Operator => {}
+        match (self.by, self.tls) {
+            (By::Plain, _) => f.write_str(", plain")?,
+            (By::Operator, false) => f.write_str(", without TLS")?,
+            (By::Operator, true) => {}
         }
         match self.etcd {
             crate::plain::VERSION => Ok(()),
@@ -137,9 +165,9 @@ mod tests {
 
     #[test]
     fn names_tell_rows_apart() {
-        let operator =
-            Subject { operation: Operation::Create { size: 3 }, by: By::Operator, etcd: "v3.5.21" };
+        let operator = Subject::operated(Operation::Create { size: 3 }, "v3.5.21");
         assert_eq!(operator.to_string(), "create 3");
+        assert_eq!(operator.without_tls().to_string(), "create 3, without TLS");
         assert_eq!(operator.plain().to_string(), "create 3, plain");
         assert_eq!(Subject { etcd: "v3.6.16", ..operator }.to_string(), "create 3, v3.6.16");
     }

@@ -5,9 +5,9 @@ use crate::plain;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Part {
-    /// Create one and three members, with the operator and with a plain StatefulSet
+    /// Create one and three members, with the operator, without TLS, and with a plain StatefulSet
     Create,
-    /// Scale from one member to three and five and back, while clients write
+    /// Scale from one member to three and five and back, while clients write; to three also without TLS
     Scale,
     /// Scale from three members to one and back with some megabytes of data, while clients write
     Data,

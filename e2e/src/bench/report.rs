@@ -38,6 +38,8 @@ pub struct Row {
     pub seconds: f64,
     /// The median of the same thing done by the plain StatefulSet, in the same benchmark.
     pub plain_seconds: Option<f64>,
+    /// The median of the same thing done by the operator without TLS, in the same benchmark.
+    pub without_tls_seconds: Option<f64>,
     /// The longest time a writing client was without success, in all runs; `None` when nobody wrote.
     pub write_gap_ms: Option<f64>,
     /// The most operations that failed or whose outcome is unknown, in one run; `None` when nobody wrote.
@@ -49,6 +51,7 @@ pub struct Row {
     pub spread_seconds: [f64; 2],
     pub by: By,
     pub etcd: &'static str,
+    pub tls: bool,
     /// How long after etcd itself the status was there, in the worst of all runs.
     pub status_lag_ms: Option<f64>,
     pub at_most_seconds: Option<f64>,
@@ -59,14 +62,16 @@ pub struct Row {
 }
 
 impl Row {
-    fn of(subject: Subject, samples: &[Sample], plain_seconds: Option<f64>) -> Option<Self> {
+    fn of(subject: Subject, samples: &[Sample], all: &Samples) -> Option<Self> {
         let spread = Spread::of(samples)?;
         let operators = subject.by == By::Operator;
-        let at_most = subject.operation.at_most(subject.etcd).filter(|_| operators);
+        let (plain_seconds, without_tls_seconds) =
+            (all.plain_seconds(subject), all.without_tls_seconds(subject));
         let mut row = Self {
             name: subject.to_string(),
             seconds: spread.median,
             plain_seconds,
+            without_tls_seconds,
             write_gap_ms: longest(samples.iter().map(|sample| sample.write_gap)),
             failed_operations: samples.iter().filter_map(|sample| sample.failed).max(),
             planned: true,
@@ -74,11 +79,9 @@ impl Row {
             spread_seconds: [spread.least, spread.most],
             by: subject.by,
             etcd: subject.etcd,
+            tls: subject.tls,
             status_lag_ms: longest(samples.iter().map(|sample| sample.status_lag)),
-            at_most_seconds: at_most.and_then(|at_most| match at_most {
-                AtMost::TimesPlain(times) => plain_seconds.map(|plain| plain * times),
-                AtMost::Seconds(seconds) => Some(seconds),
-            }),
+            at_most_seconds: at_most_seconds(subject, plain_seconds, without_tls_seconds),
             at_most_write_gap_ms: subject.keeps_serving().then_some(WRITE_GAP_AT_MOST_MS),
             at_most_status_lag_ms: operators.then_some(STATUS_LAG_AT_MOST_MS),
             missed: false,
@@ -102,8 +105,19 @@ impl Row {
 
 /// A row for every operation that was measured.
 pub fn rows(samples: &Samples) -> Vec<Row> {
-    let row = |(subject, runs): (Subject, &[Sample])| Row::of(subject, runs, samples.plain_seconds(subject));
-    samples.all().filter_map(row).collect()
+    samples.all().filter_map(|(subject, runs)| Row::of(subject, runs, samples)).collect()
+}
+
+/// The stricter one of what the operation may take and of what TLS may add.
+fn at_most_seconds(subject: Subject, plain: Option<f64>, without_tls: Option<f64>) -> Option<f64> {
+    let operation = Some(subject.operation).filter(|_| subject.by == By::Operator)?;
+    let of_operation = operation.at_most(subject.etcd).and_then(|at_most| match at_most {
+        AtMost::TimesPlain(times) => plain.map(|plain| plain * times),
+        AtMost::Seconds(seconds) => Some(seconds),
+    });
+    let more = operation.tls_at_most().filter(|_| subject.tls);
+    let with_tls = without_tls.zip(more).map(|(without, more)| without + more);
+    of_operation.into_iter().chain(with_tls).reduce(f64::min)
 }
 
 fn exceeds(value: Option<f64>, at_most: Option<f64>) -> bool {
@@ -139,14 +153,15 @@ mod tests {
 
     #[test]
     fn a_plain_row_is_its_own_yardstick_and_nobody_wrote() {
-        let subject = Subject { operation: Operation::Create { size: 1 }, by: By::Plain, etcd: "v3.5.21" };
+        let subject = Subject::operated(Operation::Create { size: 1 }, "v3.5.21").plain();
         let mut samples = Samples::default();
         [1.0, 2.0, 3.0].into_iter().for_each(|seconds| samples.add(subject, took(seconds)));
         assert_eq!(
             serde_json::to_value(rows(&samples)).expect("json"),
             json!([{
-                "name": "create 1, plain", "seconds": 2.0, "plain_seconds": 2.0, "write_gap_ms": null, "failed_operations": null,
-                "planned": true, "runs": 3, "spread_seconds": [1.0, 3.0], "by": "plain", "etcd": "v3.5.21",
+                "name": "create 1, plain", "seconds": 2.0, "plain_seconds": 2.0, "without_tls_seconds": null,
+                "write_gap_ms": null, "failed_operations": null, "planned": true, "runs": 3,
+                "spread_seconds": [1.0, 3.0], "by": "plain", "etcd": "v3.5.21", "tls": false,
                 "status_lag_ms": null, "at_most_seconds": null, "at_most_write_gap_ms": null,
                 "at_most_status_lag_ms": null, "missed": false,
             }])
@@ -155,7 +170,7 @@ mod tests {
 
     #[test]
     fn what_is_slow_beside_the_plain_one_is_missed() {
-        let ours = Subject { operation: Operation::Create { size: 3 }, by: By::Operator, etcd: "v3.5.21" };
+        let ours = Subject::operated(Operation::Create { size: 3 }, "v3.5.21");
         let missed = |seconds: f64| {
             let mut samples = Samples::default();
             samples.add(ours.plain(), took(2.0));
@@ -167,9 +182,21 @@ mod tests {
     }
 
     #[test]
+    fn what_tls_adds_is_limited_too() {
+        let ours = Subject::operated(Operation::Create { size: 3 }, "v3.5.21");
+        let mut samples = Samples::default();
+        for (subject, seconds) in [(ours.plain(), 2.0), (ours, 2.5), (ours.without_tls(), 2.0)] {
+            samples.add(subject, took(seconds));
+        }
+        let rows = rows(&samples);
+        let limits: Vec<_> = rows.iter().map(|row| (row.at_most_seconds, row.missed)).collect();
+        assert_eq!(limits, [(None, false), (Some(2.3), true), (Some(3.0), false)]);
+        assert_eq!((rows[1].without_tls_seconds, rows[1].tls), (Some(2.0), true));
+    }
+
+    #[test]
     fn the_worst_gap_of_all_runs_counts() {
-        let subject =
-            Subject { operation: Operation::Scale { from: 3, to: 1 }, by: By::Operator, etcd: "v3.5.21" };
+        let subject = Subject::operated(Operation::Scale { from: 3, to: 1 }, "v3.5.21");
         let mut samples = Samples::default();
         for gap in [20, 310] {
             samples.add(subject, Sample { write_gap: Some(Duration::from_millis(gap)), ..Sample::default() });

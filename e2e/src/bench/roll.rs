@@ -7,7 +7,7 @@ use etcd_operator_core::api::EtcdCluster;
 use etcd_operator_core::names::condition;
 use serde_json::json;
 
-use super::operation::{By, Operation, Subject};
+use super::operation::{Operation, Subject};
 use super::samples::Sample;
 use super::stage::{LIMIT, REST, Stage, judged};
 use crate::history::Endpoints;
@@ -19,10 +19,9 @@ const SIZES: [u8; 2] = [3, 5];
 impl Stage {
     pub(super) async fn roll(&mut self, namespace: &str) -> Result<()> {
         for size in SIZES {
-            let subject =
-                Subject { operation: Operation::Roll { size }, by: By::Operator, etcd: plain::VERSION };
+            let subject = Subject::operated(Operation::Roll { size }, plain::VERSION);
             self.roll_plain(namespace, size, subject.plain()).await?;
-            let (cluster, _) = self.born(namespace, size, plain::VERSION).await?;
+            let (cluster, _) = self.born(namespace, size, subject).await?;
             tokio::time::sleep(REST).await;
             let writers = self.writers(self.endpoints(&cluster), subject).await?;
             let sample = restarted(&cluster, size).await?;

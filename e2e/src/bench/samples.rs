@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::operation::Subject;
+use super::operation::{By, Subject};
 
 /// One run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -41,6 +41,13 @@ impl Samples {
     /// The median of what the plain StatefulSet took for the same.
     pub fn plain_seconds(&self, subject: Subject) -> Option<f64> {
         Spread::of(self.of(subject.plain())).map(|spread| spread.median)
+    }
+
+    /// The median of what the operator took for the same without TLS.
+    pub fn without_tls_seconds(&self, subject: Subject) -> Option<f64> {
+        let operated = subject.by == By::Operator;
+        let without = operated.then(|| self.of(subject.without_tls()))?;
+        Spread::of(without).map(|spread| spread.median)
     }
 }
 

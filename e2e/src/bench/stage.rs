@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use etcd_operator_core::api::EtcdCluster;
-use k8s_openapi::api::core::v1::{Namespace, PersistentVolumeClaim, Pod, Service};
+use k8s_openapi::api::core::v1::{Namespace, PersistentVolumeClaim, Pod, Secret, Service};
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::runtime::watcher;
 use kube::{Api, Client};
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::change::Change;
 use super::crowd;
 use super::footprint::{Figure, Process};
-use super::operation::{By, Operation, Subject};
+use super::operation::{Operation, Subject};
 use super::part::Part;
 use super::samples::{Sample, Samples};
 use crate::history::{Endpoints, History, Load};
@@ -79,7 +79,8 @@ impl Stage {
         plain.create(&self.client, LIMIT).await?;
         plain.delete(&self.client, LIMIT).await?;
         for version in part.versions() {
-            let (cluster, _) = self.born(namespace, 1, version).await?;
+            let subject = Subject::operated(Operation::Create { size: 1 }, version);
+            let (cluster, _) = self.born(namespace, 1, subject).await?;
             self.gone(&cluster).await?;
         }
         Ok(())
@@ -87,8 +88,7 @@ impl Stage {
 
     async fn create(&mut self, namespace: &str) -> Result<()> {
         for size in [1, 3] {
-            let subject =
-                Subject { operation: Operation::Create { size }, by: By::Operator, etcd: plain::VERSION };
+            let subject = Subject::operated(Operation::Create { size }, plain::VERSION);
             let plain = Plain::new(namespace, "plain", usize::from(size));
             let began = Instant::now();
             plain.apply(&self.client).await?;
@@ -96,32 +96,48 @@ impl Stage {
             self.keep(subject.plain(), Sample { time: began.elapsed(), ..Sample::default() });
             plain.delete(&self.client, LIMIT).await?;
 
-            let (cluster, sample) = self.born(namespace, size, plain::VERSION).await?;
-            self.keep(subject, sample);
-            self.gone(&cluster).await?;
+            for subject in [subject, subject.without_tls()] {
+                let (cluster, sample) = self.born(namespace, size, subject).await?;
+                self.keep(subject, sample);
+                self.gone(&cluster).await?;
+            }
         }
         Ok(())
     }
 
     async fn scale(&mut self, namespace: &str) -> Result<()> {
         for etcd in Part::Scale.versions() {
-            let (cluster, _) = self.born(namespace, 1, etcd).await?;
-            for (from, to) in [(1, 3), (3, 5), (5, 3), (3, 1)] {
-                let subject = Subject { operation: Operation::Scale { from, to }, by: By::Operator, etcd };
-                tokio::time::sleep(REST).await;
-                let writers = self.writers(self.endpoints(&cluster), subject).await?;
-                let sample = self.scaled(&cluster, to).await?;
-                let sample = judged(sample, writers).await?;
-                self.keep(subject, sample);
-            }
-            self.gone(&cluster).await?;
+            let subject = |operation| Subject::operated(operation, etcd);
+            self.scale_through(namespace, &[1, 3, 5, 3, 1], subject).await?;
         }
-        Ok(())
+        let subject = |operation| Subject::operated(operation, plain::VERSION).without_tls();
+        self.scale_through(namespace, &[1, 3, 1], subject).await
+    }
+
+    /// A cluster that is created with the first of these sizes.
+    async fn scale_through(
+        &mut self,
+        namespace: &str,
+        sizes: &[u8],
+        subject: impl Fn(Operation) -> Subject,
+    ) -> Result<()> {
+        let first = sizes[0];
+        let (cluster, _) = self.born(namespace, first, subject(Operation::Create { size: first })).await?;
+        for step in sizes.windows(2) {
+            let (from, to) = (step[0], step[1]);
+            let subject = subject(Operation::Scale { from, to });
+            tokio::time::sleep(REST).await;
+            let writers = self.writers(self.endpoints(&cluster), subject).await?;
+            let sample = self.scaled(&cluster, to).await?;
+            let sample = judged(sample, writers).await?;
+            self.keep(subject, sample);
+        }
+        self.gone(&cluster).await
     }
 
     async fn there_and_back(&mut self, namespace: &str) -> Result<()> {
-        let subject = Subject { operation: Operation::ThereAndBack, by: By::Operator, etcd: plain::VERSION };
-        let (cluster, _) = self.born(namespace, 3, plain::VERSION).await?;
+        let subject = Subject::operated(Operation::ThereAndBack, plain::VERSION);
+        let (cluster, _) = self.born(namespace, 3, subject).await?;
         fill(&cluster).await?;
         tokio::time::sleep(REST).await;
         let writers = self.writers(self.endpoints(&cluster), subject).await?;
@@ -138,26 +154,27 @@ impl Stage {
     }
 
     async fn stop_and_start(&mut self, namespace: &str) -> Result<()> {
-        let (by, etcd) = (By::Operator, plain::VERSION);
         for size in [1, 3] {
-            let (cluster, _) = self.born(namespace, size, etcd).await?;
+            let [stop, start] = [Operation::Stop { from: size }, Operation::Start { to: size }]
+                .map(|operation| Subject::operated(operation, plain::VERSION));
+            let (cluster, _) = self.born(namespace, size, stop).await?;
             tokio::time::sleep(REST).await;
             let sample = self.scaled(&cluster, 0).await?;
-            self.keep(Subject { operation: Operation::Stop { from: size }, by, etcd }, sample);
+            self.keep(stop, sample);
             let sample = self.scaled(&cluster, size).await?;
-            self.keep(Subject { operation: Operation::Start { to: size }, by, etcd }, sample);
+            self.keep(start, sample);
             self.gone(&cluster).await?;
         }
         Ok(())
     }
 
     async fn crowd(&mut self, namespace: &str, last: bool) -> Result<()> {
-        let subject = Subject { operation: Operation::Crowd, by: By::Operator, etcd: plain::VERSION };
+        let subject = Subject::operated(Operation::Crowd, plain::VERSION);
         self.fresh(namespace).await?;
         let sample = crowd::plain(&self.client, namespace).await?;
         self.keep(subject.plain(), sample);
         self.fresh(namespace).await?;
-        let sample = crowd::operated(&self.client, namespace, self.progress).await?;
+        let sample = crowd::operated(&self.client, namespace, subject, self.progress).await?;
         self.keep(subject, sample);
         if last {
             self.progress.step("measuring the operator while nothing changes");
@@ -184,12 +201,17 @@ impl Stage {
     }
 
     /// From the write of the object on.
-    pub(super) async fn born(&self, namespace: &str, size: u8, version: &str) -> Result<(Operated, Sample)> {
+    pub(super) async fn born(
+        &self,
+        namespace: &str,
+        size: u8,
+        subject: Subject,
+    ) -> Result<(Operated, Sample)> {
         let expected = Operated::existing(&self.client, namespace, NAME, self.progress);
         let change = Change::expect(&expected).await?;
         let began = Instant::now();
         let cluster =
-            Operated::create(&self.client, namespace, NAME, spec(size, version), self.progress).await?;
+            Operated::create(&self.client, namespace, NAME, spec(size, subject), self.progress).await?;
         let sample = change.done(began, size).await?;
         Ok((cluster, sample))
     }
@@ -211,6 +233,7 @@ impl Stage {
         let claims = cluster.api::<PersistentVolumeClaim>();
         wait::objects(claims, selected.clone(), &what, LIMIT, BTreeMap::is_empty).await?;
         // The next cluster of this name is not to wait for what Kubernetes has not collected yet.
+        wait::objects(cluster.api::<Secret>(), selected.clone(), &what, LIMIT, BTreeMap::is_empty).await?;
         wait::objects(cluster.api::<Service>(), selected, &what, LIMIT, BTreeMap::is_empty).await.map(drop)
     }
 
@@ -252,8 +275,14 @@ impl Stage {
 }
 
 /// As the plain one has it: volumes of the same size, which go with their cluster.
-pub fn spec(size: u8, version: &str) -> Value {
-    json!({"size": size, "version": version, "storage": {"size": "1Gi", "onDelete": "Delete"}})
+pub fn spec(size: u8, subject: Subject) -> Value {
+    let storage = json!({"size": "1Gi", "onDelete": "Delete"});
+    let mut spec = json!({"size": size, "version": subject.etcd, "storage": storage});
+    // TLS is on by default, which is what is measured.
+    if !subject.tls {
+        spec["security"] = json!({"tls": {"enabled": false}});
+    }
+    spec
 }
 
 async fn fill(cluster: &Operated) -> Result<()> {

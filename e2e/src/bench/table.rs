@@ -96,7 +96,7 @@ fn aligned<const N: usize>(lines: &[[String; N]]) -> Vec<String> {
 mod tests {
     use std::time::Duration;
 
-    use super::super::operation::{By, Operation, Subject};
+    use super::super::operation::{Operation, Subject};
     use super::super::report::rows;
     use super::super::samples::{Sample, Samples};
     use super::*;
@@ -111,7 +111,7 @@ mod tests {
             dns: "fast".into(),
             etcd: "v3.5.21".into(),
         };
-        let subject = Subject { operation: Operation::Create { size: 3 }, by: By::Operator, etcd: "v3.5.21" };
+        let subject = Subject::operated(Operation::Create { size: 3 }, "v3.5.21");
         let mut samples = Samples::default();
         for (subject, milliseconds) in [(subject.plain(), 2000), (subject, 3100)] {
             samples.add(subject, Sample { time: Duration::from_millis(milliseconds), ..Sample::default() });

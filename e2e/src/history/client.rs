@@ -14,6 +14,7 @@ use super::endpoints::Endpoints;
 use super::operation::{Answer, Ending, Request};
 use super::recorder::Recorder;
 use super::{Load, outcome};
+use crate::access::Access;
 
 const CONNECT_LIMIT: Duration = Duration::from_millis(500);
 /// Before the next endpoint is tried, or looked for.
@@ -58,11 +59,12 @@ impl Seat {
             }
             self.connection = None;
             let current = self.endpoints.now();
-            let Some(address) = current.iter().nth(self.turn % current.len().max(1)) else {
+            let address = current.iter().nth(self.turn % current.len().max(1));
+            let (Some(address), Some(access)) = (address, self.endpoints.access()) else {
                 tokio::time::sleep(RETRY).await;
                 continue;
             };
-            match connect(*address).await {
+            match connect(*address, &access).await {
                 Ok(client) => self.connection = Some((*address, client)),
                 Err(_) => {
                     self.leave();
@@ -80,15 +82,15 @@ impl Seat {
 }
 
 /// A first question opens the connection, so that what fails here is no operation.
-async fn connect(address: SocketAddr) -> Result<etcd_client::Client> {
+async fn connect(address: SocketAddr, access: &Access) -> Result<etcd_client::Client> {
     // A member without a leader refuses at once. Without it, each operation would hang and be unknown.
-    let options = ConnectOptions::new().with_connect_timeout(CONNECT_LIMIT).with_require_leader(true);
+    let options = ConnectOptions::new().with_require_leader(true);
     let connecting = async {
-        let mut client = etcd_client::Client::connect([address.to_string()], Some(options)).await?;
+        let mut client = access.client(address, options).await?;
         client.status().await?;
-        Ok::<_, Error>(client)
+        Ok(client)
     };
-    Ok(tokio::time::timeout(CONNECT_LIMIT, connecting).await.context("no answer")??)
+    tokio::time::timeout(CONNECT_LIMIT, connecting).await.context("no answer")?
 }
 
 pub struct Client {

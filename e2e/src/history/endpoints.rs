@@ -3,15 +3,21 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 
+use etcd_operator_core::names::Names;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::Api;
 use kube::runtime::watcher;
 use tokio::sync::watch;
 
+use crate::access::{self, Access, ClientSecrets};
 use crate::wait::{self, Seen};
 
 #[derive(Clone, Debug)]
-pub struct Endpoints(Source);
+pub struct Endpoints {
+    source: Source,
+    /// None in plain text.
+    cluster: Option<(ClientSecrets, Names)>,
+}
 
 #[derive(Clone, Debug)]
 enum Source {
@@ -21,22 +27,33 @@ enum Source {
 
 impl Endpoints {
     pub fn fixed(addresses: impl IntoIterator<Item = SocketAddr>) -> Self {
-        Self(Source::Fixed(addresses.into_iter().collect()))
+        Self { source: Source::Fixed(addresses.into_iter().collect()), cluster: None }
     }
 
     /// What the client Service of an `EtcdCluster` leads to, at any time.
     pub fn of_cluster(client: kube::Client, namespace: &str, name: &str) -> Self {
-        Self::behind_service(client, namespace, &format!("{name}-client"))
+        let names = access::names(namespace, name);
+        let behind = Self::behind_service(client.clone(), namespace, &names.client_service());
+        Self { cluster: Some((ClientSecrets::of_cluster(client, &names), names)), ..behind }
     }
 
     pub fn behind_service(client: kube::Client, namespace: &str, service: &str) -> Self {
         let slices = Api::<EndpointSlice>::namespaced(client, namespace);
         let label = format!("kubernetes.io/service-name={service}");
-        Self(Source::Service(wait::follow(slices, watcher::Config::default().labels(&label))))
+        let slices = wait::follow(slices, watcher::Config::default().labels(&label));
+        Self { source: Source::Service(slices), cluster: None }
+    }
+
+    /// With what a client connects that comes now. None until it is known.
+    pub fn access(&self) -> Option<Access> {
+        match &self.cluster {
+            Some((secrets, names)) => secrets.access(names),
+            None => Some(Access::Plain),
+        }
     }
 
     pub fn now(&self) -> BTreeSet<SocketAddr> {
-        match &self.0 {
+        match &self.source {
             Source::Fixed(addresses) => addresses.clone(),
             Source::Service(slices) => {
                 slices.borrow().iter().flat_map(|slices| slices.values()).flat_map(ready).collect()

@@ -63,9 +63,11 @@ fn is_refused(error: &(dyn std::error::Error + 'static)) -> bool {
 mod tests {
     use std::net::SocketAddr;
 
+    use etcd_client::ConnectOptions;
     use tokio::net::TcpListener;
 
     use super::*;
+    use crate::access::Access;
 
     const UNKNOWN: i32 = 2;
     const RESOURCE_EXHAUSTED: i32 = 8;
@@ -112,7 +114,8 @@ mod tests {
     }
 
     async fn put(address: SocketAddr) -> Ending {
-        let mut client = etcd_client::Client::connect([address.to_string()], None).await.expect("it is lazy");
+        let client = Access::Plain.client(address, ConnectOptions::new()).await;
+        let mut client = client.expect("it is lazy");
         of(&client.put("key", "value", None).await.expect_err("no etcd is there"))
     }
 

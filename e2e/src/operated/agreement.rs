@@ -9,8 +9,9 @@ use etcd_operator_core::api::{Health, Role};
 use etcd_operator_core::names::{CLUSTER_UID_LABEL, MEMBER_ID_LABEL, condition};
 use etcd_operator_core::observed::{ClusterId, MemberId, Ordinal};
 use etcd_operator_core::quorum::quorum;
+use etcd_operator_core::tls::{Transport, profiles};
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{ConfigMap, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::ResourceExt;
@@ -81,9 +82,9 @@ impl Operated {
     async fn members_agree(&self, size: u8, listed: &[Listed]) -> Result<()> {
         let pods = self.pods().await?;
         same("pods", &pods.keys().cloned().collect(), &self.pod_names(size))?;
-        let names = self.names();
-        let wanted: BTreeMap<_, _> =
-            Ordinal::below(size).map(|ordinal| (names.pod(ordinal), vec![names.peer_url(ordinal)])).collect();
+        let (names, Transport { peers, .. }) = (self.names(), self.transport().await?);
+        let listed_as = |ordinal| (names.pod(ordinal), vec![names.peer_url(peers, ordinal)]);
+        let wanted: BTreeMap<_, _> = Ordinal::below(size).map(listed_as).collect();
         let found: BTreeMap<_, _> =
             listed.iter().map(|member| (member.name.clone(), member.peer_urls.clone())).collect();
         same("members", &found, &wanted)?;
@@ -118,7 +119,7 @@ impl Operated {
         Ok(())
     }
 
-    /// Readiness, Services, budget, number of pods, and that no bootstrap order is left.
+    /// Readiness, Services, Secrets, budget, number of pods, and that no bootstrap order is left.
     async fn surroundings_agree(&self, promised: &Promised) -> Result<()> {
         let names = self.names();
         let pods = self.pods().await?.into_iter();
@@ -128,6 +129,9 @@ impl Operated {
         let outside = promised.node_port.then(|| names.node_port_service());
         let wanted = [names.peer_service(), names.client_service()].into_iter().chain(outside).collect();
         same("Services", &services, &wanted)?;
+        let secrets: BTreeSet<_> = self.labelled::<Secret>().await?.into_keys().collect();
+        let wanted = profiles(&names, self.transport().await?).into_keys().map(|it| names.secret(it));
+        same("Secrets", &secrets, &wanted.collect())?;
         let budgets = self.labelled::<PodDisruptionBudget>().await?;
         let least = |budget: PodDisruptionBudget| budget.spec.and_then(|spec| spec.min_available);
         let budgets: BTreeMap<_, _> =
@@ -165,6 +169,8 @@ impl Operated {
             .iter()
             .map(|it| (Some(it.name.clone()), (Some(MemberId(it.id).to_string()), true, Health::Healthy)));
         same("members in the status", &told, &wanted.collect())?;
+        let endpoint = self.names().endpoint(self.transport().await?.clients);
+        same("clientEndpoints", &status.client_endpoints, &vec![endpoint])?;
         if size == 0 {
             return Ok(());
         }

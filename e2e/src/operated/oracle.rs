@@ -13,7 +13,6 @@ use tokio::task::JoinSet;
 
 use super::Operated;
 use crate::etcd::Member;
-use crate::serving;
 
 /// For so long the status can contradict etcd where a watch or a stream reports what happened.
 const REPORTED: Duration = Duration::from_secs(5);
@@ -75,7 +74,7 @@ impl Operated {
         let pods = self.pods().await?;
         let ending = pods.iter().filter(|(_, pod)| pod.metadata.deletion_timestamp.is_some());
         let ending = ending.map(|(name, _)| name.clone()).collect();
-        let members = serving::members(Some(&pods));
+        let members = self.members_of(&pods).await?;
         let asked = members.iter().map(async |member: &Member| (member, member.serves(GLANCE).await.is_ok()));
         let asked = join_all(asked).await.into_iter().filter(|(_, serves)| *serves);
         let serving: Vec<&Member> = asked.map(|(member, _)| member).collect();

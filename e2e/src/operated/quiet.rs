@@ -9,7 +9,7 @@ use etcd_operator_core::api::EtcdCluster;
 use etcd_operator_core::names::{CLUSTER_LABEL, condition};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Secret, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::ListParams;
 use kube::{Api, Client, Resource, ResourceExt};
@@ -53,6 +53,7 @@ async fn versions(client: &Client, namespace: &str) -> Result<BTreeMap<String, O
     add::<StatefulSet>(client, namespace, CLUSTER_LABEL, &mut all).await?;
     add::<Pod>(client, namespace, CLUSTER_LABEL, &mut all).await?;
     add::<Service>(client, namespace, CLUSTER_LABEL, &mut all).await?;
+    add::<Secret>(client, namespace, CLUSTER_LABEL, &mut all).await?;
     add::<ConfigMap>(client, namespace, CLUSTER_LABEL, &mut all).await?;
     add::<PodDisruptionBudget>(client, namespace, CLUSTER_LABEL, &mut all).await?;
     add::<PersistentVolumeClaim>(client, namespace, CLUSTER_LABEL, &mut all).await?;

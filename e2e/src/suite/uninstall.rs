@@ -8,7 +8,7 @@ use etcd_operator_core::api::EtcdCluster;
 use etcd_operator_core::names::{ADOPT_ANNOTATION, FINALIZER};
 use futures::FutureExt;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
-use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::api::core::v1::{Namespace, Pod, Secret};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Api, ResourceExt};
@@ -255,6 +255,8 @@ async fn nothing_is_left(context: &Context, clusters: &[&Operated]) -> Result<()
     for cluster in clusters {
         let sets = cluster.labelled::<StatefulSet>().await?;
         ensure!(sets.is_empty(), "of {}: {:?}", cluster.name, sets.keys());
+        let secrets = cluster.labelled::<Secret>().await?;
+        ensure!(secrets.is_empty(), "private keys of {} are left: {:?}", cluster.name, secrets.keys());
         // The operator deletes the StatefulSet first, so pods that terminate no longer hold the command up.
         for (name, pod) in cluster.pods().await? {
             ensure!(pod.metadata.deletion_timestamp.is_some(), "{name} is left");

@@ -66,14 +66,21 @@ pub async fn disruption_budget(context: &Context) -> Result<()> {
     judged(context, history).await
 }
 
-/// A fixed port on every node, and network tools in every pod, which shows as 2/2.
+/// A fixed port on every node, whose addresses are in the certificate, and network tools in every pod, which shows as 2/2.
 pub async fn from_outside(context: &Context) -> Result<()> {
-    let more = json!({"externalAccess": {"nodePort": {"port": NODE_PORT}}, "debugSidecar": {}});
+    let nodes: Vec<_> = context.bed().nodes().iter().map(|node| node.address().to_string()).collect();
+    let more = json!({
+        "externalAccess": {"nodePort": {"port": NODE_PORT}},
+        "security": {"tls": {"certificates": {"ipAddresses": nodes}}},
+        "debugSidecar": {},
+    });
     let (cluster, history) = born(context, 1, more).await?;
     cluster.agrees(&Promised::members(1).with_node_port()).await?;
-    let id = cluster.cluster_id().await?;
+    let (id, access) = (cluster.cluster_id().await?, cluster.access().await?);
     for node in context.bed().nodes() {
-        let member = Member { name: node.name(), address: (node.address(), NODE_PORT).into() };
+        let address = (node.address(), NODE_PORT).into();
+        let access = access.clone().to(node.address().to_string());
+        let member = Member { name: node.name(), address, access };
         let answers = async || Ok(member.status().await?.cluster_id == id);
         wait::until(&format!("{node} answers on port {NODE_PORT}"), LIMIT, answers).await?;
     }

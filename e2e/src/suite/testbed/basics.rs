@@ -7,6 +7,7 @@ use kube::api::PostParams;
 use serde_json::json;
 
 use super::LIMIT;
+use crate::access::Access;
 use crate::etcd::{CLIENT_PORT, Member};
 use crate::runner::Context;
 use crate::tools::{Answer, Spec};
@@ -28,7 +29,7 @@ pub async fn from_outside(context: &Context) -> Result<()> {
     context.step("logs work");
 
     let forward = kubectl.port_forward(&[&within[..], &[&pod, ":2379"]].concat()).await?;
-    let local = Member { name: pod, address: forward.address };
+    let local = Member { name: pod, address: forward.address, access: Access::Plain };
     let status = local.status().await?;
     ensure!(format!("v{}", status.version) == etcd.version, "not our etcd: {status:?}");
     forward.stop().await?;
@@ -52,7 +53,8 @@ pub async fn node_port(context: &Context) -> Result<()> {
     let port = created.spec.and_then(|spec| spec.ports?.first()?.node_port).context("no port was given")?;
     let port = u16::try_from(port)?;
     for node in context.bed().nodes() {
-        let member = Member { name: node.name(), address: (node.address(), port).into() };
+        let address = (node.address(), port).into();
+        let member = Member { name: node.name(), address, access: Access::Plain };
         let what = format!("{node} answers on the port");
         wait::until(&what, LIMIT, async || member.status().await.map(|_| true)).await?;
     }

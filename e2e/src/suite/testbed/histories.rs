@@ -45,7 +45,8 @@ pub async fn quorum_lost(context: &Context) -> Result<()> {
     let history = context.history_at(Endpoints::fixed(members.iter().map(|member| member.address))).await?;
     history.goes_on(LIMIT).await?;
     let leader = etcd::leader(&members).await?;
-    let follower = members.iter().find(|member| **member != leader).context("a leader without followers")?;
+    let follower =
+        members.iter().find(|member| member.name != leader.name).context("a leader without followers")?;
     let mut paused = Vec::new();
     for member in [&leader, follower] {
         paused.push(context.inject(pause(context, &member.name)).await?);

@@ -1,0 +1,47 @@
+//! Connections are encrypted, and only what has a certificate of the cluster is let in.
+//!
+//! TLS is the default, so every other test of the operator is one of TLS, too. Under clients that write all the time:
+//! `lifecycle::one_to_three_to_five_and_back_over_two` scales, `membership_faults::a_wiped_member_of_three_is_replaced` loses
+//! volumes, and `membership_faults::a_leader_dies_while_it_is_scaled_in` kills a leader. All of them use the DNS profile `field`.
+
+mod application;
+mod connections;
+mod dialled;
+mod renewal;
+
+use ::testbed::cluster::{Config, DnsProfile};
+use futures::FutureExt;
+use serde_json::json;
+
+use crate::test::{Test, Topology};
+
+pub fn tests(field: &Topology) -> Vec<Test> {
+    let noreverse = Topology::Up(Config { nodes: 1, dns: DnsProfile::NoReverse });
+    vec![
+        field
+            .shared("tls::only_certificates_of_the_cluster_are_accepted", |c| {
+                connections::by_default(c).boxed_local()
+            })
+            .smoke(),
+        field
+            .shared("tls::an_application_mounts_the_secret_for_clients", |c| {
+                application::reads_and_writes(c).boxed_local()
+            })
+            .smoke(),
+        field
+            .shared("tls::a_cluster_in_plain_text_stays_so", |c| connections::switched_off(c).boxed_local())
+            .smoke(),
+        field.shared("tls::clients_in_plain_text_members_with_tls", |c| {
+            connections::in_part(c, json!({"clientTLSEnabled": false})).boxed_local()
+        }),
+        field.shared("tls::members_in_plain_text_clients_with_tls", |c| {
+            connections::in_part(c, json!({"peerTLSEnabled": false})).boxed_local()
+        }),
+        field.exclusive("tls::expiring_certificates_are_renewed_without_a_restart", |c| {
+            renewal::without_a_restart(c).boxed_local()
+        }),
+        noreverse.shared("tls::members_accept_each_other_without_reverse_dns", |c| {
+            connections::scaled(c).boxed_local()
+        }),
+    ]
+}
