@@ -62,7 +62,7 @@ pub async fn switched_off(context: &Context) -> Result<()> {
     judged(context, history).await
 }
 
-/// One of both ports uses TLS. Members that join and leave need the other port.
+/// Only one of the two ports uses TLS, and members join and leave as ever.
 pub async fn in_part(context: &Context, tls: Value) -> Result<()> {
     let (cluster, history) = born(context, 3, json!({"security": {"tls": tls}})).await?;
     as_asked_for(context, &cluster).await?;
