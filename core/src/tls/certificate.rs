@@ -74,10 +74,10 @@ fn understand(certificate: &X509Certificate<'_>, trusts: BTreeSet<String>) -> Op
     let (mut dns_names, mut ip_addresses) = (Vec::new(), Vec::new());
     let alternatives = certificate.subject_alternative_name().ok()?;
     for name in alternatives.iter().flat_map(|it| &it.value.general_names) {
-        match name {
-            GeneralName::DNSName(name) => dns_names.push((*name).to_owned()),
-            GeneralName::IPAddress(bytes) => ip_addresses.push(address(bytes)?.to_string()),
-            _ => {}
+        if let GeneralName::DNSName(name) = name {
+            dns_names.push((*name).to_owned());
+        } else if let GeneralName::IPAddress(bytes) = name {
+            ip_addresses.push(address(bytes)?.to_string());
         }
     }
     Some(Certificate {
@@ -97,16 +97,16 @@ fn address(bytes: &[u8]) -> Option<IpAddr> {
 }
 
 fn key_identifier(certificate: &X509Certificate<'_>) -> Option<String> {
-    certificate.extensions().iter().find_map(|it| match it.parsed_extension() {
-        ParsedExtension::SubjectKeyIdentifier(identifier) => Some(hexadecimal(identifier.0)),
-        _ => None,
+    certificate.extensions().iter().find_map(|it| {
+        let ParsedExtension::SubjectKeyIdentifier(identifier) = it.parsed_extension() else { return None };
+        Some(hexadecimal(identifier.0))
     })
 }
 
 fn signer(certificate: &X509Certificate<'_>) -> Option<String> {
-    let named = certificate.extensions().iter().find_map(|it| match it.parsed_extension() {
-        ParsedExtension::AuthorityKeyIdentifier(it) => it.key_identifier.as_ref().map(|it| hexadecimal(it.0)),
-        _ => None,
+    let named = certificate.extensions().iter().find_map(|it| {
+        let ParsedExtension::AuthorityKeyIdentifier(it) = it.parsed_extension() else { return None };
+        it.key_identifier.as_ref().map(|it| hexadecimal(it.0))
     });
     // An authority that signs itself need not say so.
     let signs_itself = || certificate.subject() == certificate.issuer();
