@@ -8,6 +8,7 @@ mod observation;
 mod outcome;
 mod pods;
 mod report;
+mod secrets;
 mod worker;
 
 pub use report::Reporter;

@@ -6,23 +6,19 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::future::Future;
-use std::net::SocketAddr;
 use std::time::Duration;
 
-use etcd_client::{
-    Channel, Client, ConnectOptions, GetOptions, MemberAddOptions, ResponseHeader, WatchClient,
-};
-use etcd_operator_core::etcd_config::CLIENT_PORT;
+use etcd_client::{Client, ConnectOptions, GetOptions, MemberAddOptions, ResponseHeader, WatchClient};
 use etcd_operator_core::member::MemberProgress;
 use etcd_operator_core::names::Names;
 use etcd_operator_core::observed::{Alarm, Answer, ClusterId, Member as Listed, MemberId, Members};
 use etcd_operator_core::version::Version;
-use hyper_util::rt::TokioIo;
-use tonic::transport::Endpoint;
 
 pub use self::error::Error;
-use crate::reach::{PodAddress, Reach, Stream, root_cause};
+use crate::credentials::Security;
+use crate::reach::{PodAddress, Reach};
 
+mod connection;
 mod downgrade;
 mod error;
 
@@ -32,9 +28,6 @@ const DEADLINE: Duration = Duration::from_secs(2);
 const CHANGE_DEADLINE: Duration = Duration::from_secs(5);
 /// All of the data is read for it.
 const HASH_DEADLINE: Duration = Duration::from_secs(20);
-/// etcd hangs up on who pings more often than every five seconds, or without a stream.
-const PING_EVERY: Duration = Duration::from_secs(6);
-const PING_DEADLINE: Duration = Duration::from_secs(3);
 /// How long a learner, which serves no watch, is left alone until it is asked again.
 const LEARNER_REST: Duration = Duration::from_secs(2);
 /// A key that nobody has: reading it asks for nothing but the quorum's consent.
@@ -58,18 +51,9 @@ pub struct EndpointStatus {
 
 impl Member {
     /// Fails at once if nobody listens.
-    pub async fn connect(reach: &Reach, pod: &PodAddress) -> Result<Self, Error> {
-        let stream = reach.open(pod, CLIENT_PORT).await?;
-        let call = "accept a connection";
-        let opened = tokio::time::timeout(DEADLINE, over(stream, pod)).await;
-        let silent = |_| Error::NoAnswer { pod: pod.pod.clone(), call, seconds: DEADLINE.as_secs() };
-        let channel = opened.map_err(silent)?.map_err(|error| Error::Broken {
-            pod: pod.pod.clone(),
-            call,
-            reason: root_cause(&error),
-        })?;
-        let channel = reach.around(pod, channel);
-        let failed = |error| Error::of(&pod.pod, call, &error);
+    pub async fn connect(reach: &Reach, pod: &PodAddress, security: &Security) -> Result<Self, Error> {
+        let channel = reach.around(pod, connection::open(reach, pod, security).await?);
+        let failed = |error| Error::of(&pod.pod, connection::CALL, &error);
         let client = Client::from_channel(channel.clone(), None).await.map_err(failed)?;
         let options = ConnectOptions::new().with_require_leader(true);
         let led = Client::from_channel(channel, Some(options)).await.map_err(failed)?.watch_client();
@@ -222,21 +206,6 @@ impl Member {
     }
 }
 
-/// gRPC over this stream and no other: when it breaks, there is nothing to connect with again.
-async fn over(stream: Stream, pod: &PodAddress) -> Result<Channel, tonic::transport::Error> {
-    let mut stream = Some(TokioIo::new(stream));
-    let once = tower::service_fn(move |_| {
-        let stream = stream.take().ok_or_else(|| std::io::Error::other("the connection is closed"));
-        std::future::ready(stream)
-    });
-    Endpoint::from_shared(format!("http://{}", SocketAddr::new(pod.address, CLIENT_PORT)))?
-        .http2_keep_alive_interval(PING_EVERY)
-        .keep_alive_timeout(PING_DEADLINE)
-        .connect_with_connector(once)
-        .await
-        .map(Channel::Tonic)
-}
-
 /// An alarm among the errors of a status, in the text form of its message: `memberID:1234 alarm:NOSPACE`.
 fn alarm(error: &str) -> Option<Alarm> {
     let field = |name: &str| error.split_whitespace().find_map(|word| word.strip_prefix(name));
@@ -256,6 +225,7 @@ fn listed(names: &Names, name: &str, peer_urls: &[String], client_urls: &[String
 #[cfg(test)]
 mod tests {
     use etcd_operator_core::observed::Ordinal;
+    use etcd_operator_core::tls::Scheme;
 
     use super::*;
 
@@ -270,8 +240,10 @@ mod tests {
     #[test]
     fn a_listed_member_is_known_by_its_peer_address_and_its_progress_by_what_it_published() {
         let names = Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() };
-        let (ours, client) = (names.peer_url(Ordinal(2)), names.client_url(Ordinal(2)));
-        let (secure, foreign) = (ours.replace("http://", "https://"), "http://10.0.0.1:2380".to_owned());
+        let (ours, secure) =
+            (names.peer_url(Scheme::Http, Ordinal(2)), names.peer_url(Scheme::Https, Ordinal(2)));
+        let (client, foreign) =
+            (names.client_url(Scheme::Http, Ordinal(2)), "http://10.0.0.1:2380".to_owned());
         for (name, peer, clients, ordinal, start) in [
             ("", &ours, vec![], Some(Ordinal(2)), MemberProgress::Added),
             ("kv-2", &ours, vec![], Some(Ordinal(2)), MemberProgress::Listed),

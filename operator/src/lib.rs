@@ -5,10 +5,12 @@
 pub mod agent;
 pub mod api_reference;
 pub mod caches;
+pub mod certificates;
 pub mod client;
 pub mod cluster;
 pub mod controller;
 pub mod crds;
+pub mod credentials;
 pub mod environment;
 pub mod etcd;
 pub mod http;

@@ -97,7 +97,8 @@ async fn write_status(context: &Context, key: &Key, panic: &str) -> kube::Result
     let Some(cluster) = clusters.get_opt(&key.name).await? else { return Ok(()) };
     let Some((status, event)) = after_panic(&cluster, panic, Timestamp::now()) else { return Ok(()) };
     let names = Names::of(&cluster, &context.domain);
-    let target = Target { cluster: &cluster, names: &names, desired: None, set: None, record: None };
+    let target =
+        Target { cluster: &cluster, names: &names, desired: None, set: None, record: None, issued: None };
     let request = request::report(&cluster, status).and_then(|write| request::http(&write, target));
     if let Some(request) = request {
         context.client.request_text(request).await?;

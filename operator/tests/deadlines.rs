@@ -7,6 +7,7 @@ use etcd_operator::caches::{Caches, Wakes};
 use etcd_operator::client::{
     self, DEADLINE, EVICTION_DEADLINE, LIST_DEADLINE, Timeout, WATCH_GRACE, is_ambiguous,
 };
+use etcd_operator::credentials::Security;
 use etcd_operator::etcd::Member;
 use etcd_operator::reach::{PodAddress, Reach};
 use etcd_operator::scope::Scope;
@@ -271,7 +272,7 @@ async fn a_member_that_accepts_and_says_nothing_is_not_waited_for() {
     let pod =
         PodAddress { namespace: "ns".into(), pod: "kv-0".into(), uid: "uid".into(), address: address.into() };
     let asking = async {
-        let member = Member::connect(&Reach::Direct, &pod).await?;
+        let member = Member::connect(&Reach::Direct, &pod, &Security::Plain).await?;
         member.status().await
     };
     let answer = tokio::time::timeout(Duration::from_secs(8), asking).await.expect("it ends by itself");

@@ -11,6 +11,7 @@ use etcd_operator_core::round::Memory;
 use futures::future::join_all;
 
 use crate::agent::{self, AgentReply};
+use crate::credentials::Security;
 use crate::etcd::{self, EndpointStatus, Member};
 use crate::reach::{PodAddress, Reach};
 use crate::telemetry::chain;
@@ -18,6 +19,7 @@ use crate::telemetry::chain;
 /// One pod to be asked.
 pub struct Endpoint {
     pub pod: PodAddress,
+    pub security: Security,
     pub terminating: bool,
 }
 
@@ -49,12 +51,13 @@ impl Connections {
         questions: Questions,
         memory: &Memory,
     ) -> Asked {
-        let asking = pods.iter().map(|(&ordinal, Endpoint { pod, terminating })| {
-            let kept = self.0.get(&pod.uid).cloned();
-            let patience = memory.patience(&pod.uid, *terminating);
-            let response = tokio::time::timeout(patience, ask_one(reach, pod, names, kept, questions));
+        let asking = pods.iter().map(|(&ordinal, endpoint)| {
+            let PodAddress { uid, pod, .. } = &endpoint.pod;
+            let kept = self.0.get(uid).cloned();
+            let patience = memory.patience(uid, endpoint.terminating);
+            let response = tokio::time::timeout(patience, ask_one(reach, endpoint, names, kept, questions));
             async move {
-                let nobody = |_| Response::Nobody(format!("{} does not respond", pod.pod));
+                let nobody = |_| Response::Nobody(format!("{pod} does not respond"));
                 (ordinal, response.await.unwrap_or_else(nobody))
             }
         });
@@ -70,7 +73,7 @@ impl Connections {
 /// Where no etcd listens, an agent may.
 async fn ask_one(
     reach: &Reach,
-    pod: &PodAddress,
+    Endpoint { pod, security, .. }: &Endpoint,
     names: &Names,
     kept: Option<Arc<Member>>,
     questions: Questions,
@@ -87,7 +90,7 @@ async fn ask_one(
     {
         return reply;
     }
-    let failure: etcd::Error = match Member::connect(reach, pod).await {
+    let failure: etcd::Error = match Member::connect(reach, pod, security).await {
         Ok(member) => match asked(Arc::new(member)).await {
             Ok(reply) => return reply,
             Err(error) => error,

@@ -1,21 +1,26 @@
 //! Sends one request, and says what became of it.
 
-use etcd_operator_core::request::{Call, MemberChange, Request, Target, http};
+use etcd_operator_core::request::{Call, Change, MemberChange, Request, Target, Write, http};
 use etcd_operator_core::round::Outcome;
 use etcd_operator_core::status::Trouble;
+use etcd_operator_core::tls::Profiles;
+use jiff::Timestamp;
 use kube::Client;
 use serde_json::Value;
 
 use super::observation::Observation;
 use super::{outcome, pods};
 use crate::agent;
+use crate::certificates::{self, Content};
 use crate::reach::Reach;
 
 pub struct Executor<'a> {
     pub client: &'a Client,
     pub reach: &'a Reach,
     pub target: Target<'a>,
-    /// Has the connections to the members and the addresses of the pods.
+    /// What is issued.
+    pub certificates: &'a Profiles,
+    /// Has the connections to the members, the addresses of the pods and the authorities.
     pub observation: &'a Observation,
 }
 
@@ -24,8 +29,9 @@ impl Executor<'_> {
     pub async fn send(&self, request: &Request) -> Result<Value, Outcome> {
         match request {
             Request::Kube(write) => {
-                let invalid = || Outcome::NotDone(Trouble::Failed("the spec is invalid".into()));
-                let request = http(write, self.target).ok_or_else(invalid)?;
+                let issued = self.issue(write).transpose()?;
+                let target = Target { issued: issued.as_ref(), ..self.target };
+                let request = http(write, target).ok_or_else(|| not_done("the spec is invalid"))?;
                 self.client.request(request).await.map_err(|error| outcome::of_api_server(&error))
             }
             Request::Etcd(call) => self.call(call).await,
@@ -38,11 +44,22 @@ impl Executor<'_> {
         }
     }
 
+    /// The content of a Secret that is written.
+    fn issue(&self, write: &Write) -> Option<Result<Content, Outcome>> {
+        let Change::Issue(purpose) = write.change else { return None };
+        let Some(profile) = self.certificates.get(&purpose) else {
+            return Some(Err(not_done("the cluster does not need it")));
+        };
+        let authority = purpose.issuer().and_then(|it| self.observation.objects.secrets.get(&it));
+        let issued = certificates::issue(profile, authority.map(|it| &**it), Timestamp::now());
+        Some(issued.map_err(|error| not_done(&error.to_string())))
+    }
+
     async fn call(&self, Call { via, change, .. }: &Call) -> Result<Value, Outcome> {
         let member = self.observation.asked.reached.get(via).ok_or(Outcome::Overtaken)?;
         let changed = match change {
-            MemberChange::AddLearner(ordinal) => {
-                member.add_learner(self.target.names.peer_url(*ordinal)).await.map(drop)
+            MemberChange::AddLearner(ordinal, scheme) => {
+                member.add_learner(self.target.names.peer_url(*scheme, *ordinal)).await.map(drop)
             }
             MemberChange::Promote(id) => member.promote(*id).await,
             MemberChange::MoveLeader { to, .. } => member.move_leader(*to).await,
@@ -52,4 +69,8 @@ impl Executor<'_> {
         };
         changed.map(|()| Value::Null).map_err(|error| outcome::of_etcd(&error))
     }
+}
+
+fn not_done(why: &str) -> Outcome {
+    Outcome::NotDone(Trouble::Failed(why.to_owned()))
 }

@@ -23,7 +23,7 @@ use crate::kind::Kind;
 /// On EndpointSlices: the Service they belong to.
 const SERVICE_LABEL: &str = "kubernetes.io/service-name";
 
-/// As the caches have them. The cluster itself is given: our own last write of it can be newer than the cache.
+/// As the caches have them, without Secrets. The cluster itself is given: our own last write of it can be newer than the cache.
 pub fn cached(caches: &Caches, cluster: Arc<EtcdCluster>, names: &Names) -> Objects {
     let slices = caches.slices.all_that(|slice| {
         slice.labels().get(SERVICE_LABEL) == Some(&names.peer_service())
@@ -45,6 +45,7 @@ pub fn cached(caches: &Caches, cluster: Arc<EtcdCluster>, names: &Names) -> Obje
         pods: pods.collect(),
         preflights: our_preflights(preflights, &cluster, &mut taken),
         claims: claims.collect(),
+        secrets: BTreeMap::new(),
         listed: listed(slices.iter().map(|slice| &**slice)),
         services: our_services(services, &cluster, &mut taken),
         budget: ours(Object::Budget, get(&caches.budgets, names, Object::Budget), &cluster, &mut taken),
@@ -108,6 +109,7 @@ pub async fn live(
             &mut taken,
         ),
         claims: labelled(claims, Object::Claim, names, &mut taken),
+        secrets: BTreeMap::new(),
         listed: known.listed,
         services: known.services,
         budget: ours(Object::Budget, budget, &cluster, &mut taken),
@@ -176,7 +178,7 @@ async fn read_all<K: Kind>(
     Ok(found.into_iter().filter_map(|(ordinal, found)| Some((ordinal, found?))).collect())
 }
 
-async fn read<K: Kind>(
+pub async fn read<K: Kind>(
     client: &Client,
     names: &Names,
     object: Object,

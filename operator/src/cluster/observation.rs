@@ -17,6 +17,7 @@ use kube::{Api, Client, ResourceExt};
 use super::ask::{Asked, Connections, Endpoint};
 use super::pods;
 use super::worker::Context;
+use crate::credentials::{Credentials, Security, Unusable};
 use crate::telemetry::chain;
 
 /// Events only explain what is missing, so they are not waited for long.
@@ -35,19 +36,25 @@ impl Observation {
         goal: &Goal,
         names: &Names,
         context: &Context,
+        credentials: Option<Result<Credentials, Unusable>>,
         connections: &mut Connections,
         memory: &mut Memory,
     ) -> Self {
+        let security = |ordinal| match credentials.clone() {
+            None => Security::Plain,
+            Some(credentials) => Security::Tls { credentials, host: names.pod_host(ordinal) },
+        };
         // The pods of a deleted cluster are not asked, so that a dead etcd is no obstacle.
-        let endpoint = |pod: &Pod| {
+        let endpoint = |ordinal, pod: &Pod| {
             Some(Endpoint {
                 pod: pods::address(pod)?,
+                security: security(ordinal),
                 terminating: pod.metadata.deletion_timestamp.is_some(),
             })
         };
         let addresses: BTreeMap<Ordinal, Endpoint> = match objects.cluster.metadata.deletion_timestamp {
             Some(_) => BTreeMap::new(),
-            None => objects.pods.iter().filter_map(|(&it, pod)| Some((it, endpoint(pod)?))).collect(),
+            None => objects.pods.iter().filter_map(|(&it, pod)| Some((it, endpoint(it, pod)?))).collect(),
         };
         let unexplained = memory.note_missing(!objects.missing_pods().is_empty(), Timestamp::now());
         let set = objects.set.as_deref().filter(|_| unexplained);

@@ -1,7 +1,7 @@
 //! One cluster's worker: it observes, sends and sleeps as [`Round`] says.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use etcd_operator_core::api::EtcdCluster;
 use etcd_operator_core::decide::Goal;
@@ -13,9 +13,10 @@ use etcd_operator_core::observe::Objects;
 use etcd_operator_core::plan::{Action, Plan, Terms};
 use etcd_operator_core::request::Target;
 use etcd_operator_core::round::{
-    Clock, Considered, Effect, Ended, Freshness, Next, Outcome, Round, SideWrite, Work,
+    Clock, Considered, Effect, Ended, Freshness, Next, Outcome, Pause, Round, SideWrite, Work,
 };
 use etcd_operator_core::status::{Trouble, next_heartbeat};
+use etcd_operator_core::tls::{chosen_profiles, next_renewal};
 use etcd_operator_core::validate::{Problem, validate};
 use jiff::Timestamp;
 use kube::runtime::reflector::ObjectRef;
@@ -28,6 +29,7 @@ use super::member_watch::MemberWatch;
 use super::objects::{cached, live};
 use super::observation::Observation;
 use super::report::Reporter;
+use super::secrets::{Secrets, transport};
 use crate::caches::{Caches, Key};
 use crate::reach::Reach;
 use crate::supervisor::PlantedPanic;
@@ -52,6 +54,9 @@ pub struct Worker {
     context: Arc<Context>,
     wake: Arc<Notify>,
     connections: Connections,
+    secrets: Secrets,
+    /// When the next certificate has to be renewed.
+    renewal: Option<Timestamp>,
     member_watch: MemberWatch,
     reporter: Reporter,
     round: Round,
@@ -66,6 +71,8 @@ impl Worker {
             context,
             wake,
             connections: Connections::default(),
+            secrets: Secrets::default(),
+            renewal: None,
             round: Round::default(),
         }
     }
@@ -77,10 +84,12 @@ impl Worker {
             let before = self.round.trouble().cloned();
             let ended = self.turn(cluster).await;
             self.log_trouble(before.as_ref());
-            let Some(pause) = self.round.rest(&ended, Clock::at(Timestamp::now())) else { continue };
+            let now = Timestamp::now();
+            let Some(Pause { at_least, at_most }) = self.round.rest(&ended, Clock::at(now)) else { continue };
             // A failure is not made better by looking more often.
-            tokio::time::sleep(pause.at_least).await;
-            let _ = tokio::time::timeout(pause.at_most, self.wake.notified()).await;
+            tokio::time::sleep(at_least).await;
+            let at_most = until(self.renewal, now).map_or(at_most, |renewal| renewal.min(at_most));
+            let _ = tokio::time::timeout(at_most, self.wake.notified()).await;
         }
     }
 
@@ -102,22 +111,35 @@ impl Worker {
 
     async fn turn(&mut self, cluster: Arc<EtcdCluster>) -> Ended {
         let names = Names::of(&cluster, &self.context.domain);
-        let Context { client, caches, .. } = &*self.context;
         let freshness = self.round.begin(Timestamp::now());
-        let objects = match freshness {
-            Freshness::Cached => cached(caches, cluster, &names),
-            Freshness::Live => match live(client, caches, cluster.metadata.uid.as_deref(), &names).await {
-                Ok(Some(objects)) => objects,
-                Ok(None) => return Ended::Superseded,
-                Err(error) => {
-                    let why = format!("cannot read the cluster's objects: {}", chain(&error));
-                    self.round.hold_up(Trouble::Failed(why));
-                    return Ended::Stuck;
-                }
-            },
+        let objects = match self.read(cluster, freshness, &names).await {
+            Ok(Some(objects)) => objects,
+            Ok(None) => return Ended::Superseded,
+            Err(error) => {
+                let why = format!("cannot read the cluster's objects: {}", chain(&error));
+                self.round.hold_up(Trouble::Failed(why));
+                return Ended::Stuck;
+            }
         };
-        let checked = validate(&objects.cluster);
+        let in_effect = objects.transport();
+        let checked = validate(&objects.cluster).map(|intent| intent.with_transport(in_effect));
         self.consider(objects, freshness, &names, checked.as_ref().map_err(Vec::as_slice)).await
+    }
+
+    async fn read(
+        &mut self,
+        cluster: Arc<EtcdCluster>,
+        freshness: Freshness,
+        names: &Names,
+    ) -> Result<Option<Objects>, kube::Error> {
+        let Context { client, caches, .. } = &*self.context;
+        let objects = match freshness {
+            Freshness::Cached => Some(cached(caches, cluster, names)),
+            Freshness::Live => live(client, caches, cluster.metadata.uid.as_deref(), names).await?,
+        };
+        let Some(mut objects) = objects else { return Ok(None) };
+        self.secrets.add_to(&mut objects, client, names).await?;
+        Ok(Some(objects))
     }
 
     async fn consider(
@@ -128,10 +150,15 @@ impl Worker {
         spec: Result<&Intent, &[Problem]>,
     ) -> Ended {
         let context = Arc::clone(&self.context);
-        let goal =
+        let mut goal =
             spec.map_or_else(|_| Goal::in_effect(&objects.cluster.spec, objects.replicas()), Goal::from);
+        let chosen = &objects.cluster.spec.security.tls;
+        goal.certificates = chosen_profiles(names, transport(&objects), chosen);
+        let credentials = self.secrets.credentials(&objects, names);
         let (connections, memory) = (&mut self.connections, &mut self.round.memory);
-        let mut observation = Observation::at(objects, &goal, names, &context, connections, memory).await;
+        let mut observation =
+            Observation::at(objects, &goal, names, &context, credentials, connections, memory).await;
+        self.renewal = next_renewal(&goal.certificates, &observation.seen);
         log_observation(&self.object(), &goal, &observation.seen);
         let plan =
             match self.round.consider(&goal, &observation.seen, &observation.objects.unseen(), freshness) {
@@ -146,10 +173,15 @@ impl Worker {
         let considered = Considered { goal: &goal, spec, names, desired, objects, seen, plan: &plan };
         let Work { beside, steps } = self.round.work(&considered);
         let record = objects.record.as_deref().and_then(Record::parse);
-        let set = objects.set.as_deref();
-        let target = Target { cluster: &objects.cluster, names, desired, set, record: record.as_ref() };
-        let executor =
-            Executor { client: &context.client, reach: &context.reach, target, observation: &observation };
+        let (cluster, set) = (&objects.cluster, objects.set.as_deref());
+        let target = Target { cluster, names, desired, set, record: record.as_ref(), issued: None };
+        let executor = Executor {
+            client: &context.client,
+            reach: &context.reach,
+            target,
+            certificates: &goal.certificates,
+            observation: &observation,
+        };
         if let Some(ended) = self.send_beside(&beside, &executor).await {
             return ended;
         }
@@ -159,9 +191,9 @@ impl Worker {
         if let Some(written) = self.reporter.newer_than(&observation.objects.cluster) {
             observation.objects.cluster = written;
         }
-        let settled =
-            (&observation.seen, &observation.objects.unseen(), next_heartbeat(&observation.objects.cluster));
-        self.round.idle(plan, learns_by, settled)
+        let Observation { objects, seen, .. } = &observation;
+        let until = settled_until(next_heartbeat(&objects.cluster), self.renewal);
+        self.round.idle(plan, learns_by, (seen, &objects.unseen(), until))
     }
 
     /// Side by side: one that fails holds up nothing else.
@@ -191,10 +223,13 @@ impl Worker {
             let begun = Instant::now();
             let outcome = match self.round.request(action, &observation.seen, names) {
                 Err(trouble) => Outcome::NotDone(trouble),
-                Ok(request) => match executor.send(&request).await {
-                    Ok(_) => Outcome::Done,
-                    Err(outcome) => outcome.of(&action.to_string()),
-                },
+                Ok(request) => {
+                    let result = executor.send(&request).await;
+                    if let Action::IssueCertificate { purpose, .. } = action {
+                        self.secrets.wrote(*purpose, result.as_ref().ok());
+                    }
+                    result.map_or_else(|outcome| outcome.of(&action.to_string()), |_| Outcome::Done)
+                }
             };
             let milliseconds = begun.elapsed().as_millis() as u64;
             self.note(action, &outcome, milliseconds, goal, observation, names);
@@ -235,5 +270,31 @@ impl Worker {
         let key = ObjectRef::new(&self.key.name).within(&self.key.namespace);
         let cached = self.context.caches.clusters.get(&key)?;
         Some(self.reporter.newer_than(&cached).unwrap_or(cached))
+    }
+}
+
+/// None if it is now or was before: then nothing comes of waking up for it.
+fn until(time: Option<Timestamp>, now: Timestamp) -> Option<Duration> {
+    Duration::try_from(time?.duration_since(now)).ok().filter(|rest| !rest.is_zero())
+}
+
+/// Without a status nothing is settled.
+fn settled_until(heartbeat: Option<Timestamp>, renewal: Option<Timestamp>) -> Option<Timestamp> {
+    heartbeat.map(|heartbeat| renewal.map_or(heartbeat, |renewal| renewal.min(heartbeat)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_settled_cluster_is_considered_again_when_a_certificate_has_to_be_renewed() {
+        let at = |second| Timestamp::from_second(second).ok();
+        assert_eq!(settled_until(at(300), at(100)), at(100));
+        assert_eq!(settled_until(at(300), at(900)), at(300));
+        assert_eq!((settled_until(at(300), None), settled_until(None, at(100))), (at(300), None));
+        let now = Timestamp::from_second(90).expect("a time");
+        assert_eq!(until(at(100), now), Some(Duration::from_secs(10)));
+        assert_eq!((until(at(90), now), until(at(80), now), until(None, now)), (None, None, None));
     }
 }

@@ -8,6 +8,7 @@ use std::process::{Command, Output};
 use etcd_operator_core::etcd_config::{
     InitialState, LocalConfig, MemberConfig, MemberOptions, Problem, arguments, problems,
 };
+use etcd_operator_core::tls::{Scheme, Transport};
 use testbed::build::STANDARD_ETCD;
 
 use crate::processes::program;
@@ -28,6 +29,7 @@ fn config(version: &str, extra: &[(&str, &str)]) -> MemberConfig {
         peer_host: "kv-peer".into(),
         attempt: None,
         adopts: None,
+        transport: Transport::default(),
         options: MemberOptions { extra_arguments, ..MemberOptions::default() },
     }
 }
@@ -38,6 +40,7 @@ fn rendered(config: &MemberConfig, compares: bool) -> Vec<String> {
         host: "kv-0".into(),
         listen: Ipv4Addr::LOCALHOST.into(),
         data_dir: "/nowhere".into(),
+        tls_dir: "/nowhere".into(),
     };
     arguments(config, &local, InitialState::Known { compares }).expect("nothing is wrong with it")
 }
@@ -61,8 +64,9 @@ async fn each_version_accepts_what_we_render_and_we_refuse_what_it_does_not_have
     let names: BTreeSet<_> = programs.values().flat_map(|program| explained(program)).collect();
     assert!(names.len() > 140, "{names:?}");
     for (version, program) in &programs {
-        for compares in [true, false] {
-            let mut flags = rendered(&config(version, &[]), compares);
+        for (compares, scheme) in [(true, Scheme::Http), (false, Scheme::Https)] {
+            let transport = Transport { clients: scheme, peers: scheme };
+            let mut flags = rendered(&MemberConfig { transport, ..config(version, &[]) }, compares);
             flags.push("--version".into());
             let output = run(program, &flags);
             assert!(output.status.success(), "{version}: {}", complaint(&output));

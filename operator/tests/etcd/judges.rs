@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use etcd_operator::etcd::{Error, Member};
 use etcd_operator_core::etcd_config::peer_url;
 use etcd_operator_core::observed::MemberId;
+use etcd_operator_core::tls::Scheme;
 
 use crate::processes::{Processes, until};
 use crate::relay::Relay;
@@ -16,7 +17,7 @@ const UNHEALTHY: &str = "unhealthy cluster";
 /// and the second, and takes nobody twice.
 fn newcomer() -> String {
     static COUNT: AtomicU8 = AtomicU8::new(1);
-    peer_url(&format!("10.9.9.{}", COUNT.fetch_add(1, Ordering::Relaxed)))
+    peer_url(Scheme::Http, &format!("10.9.9.{}", COUNT.fetch_add(1, Ordering::Relaxed)))
 }
 
 /// Whether it consents to one more member, which is gone again then.

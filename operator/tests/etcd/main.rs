@@ -5,10 +5,12 @@ mod flags;
 mod judges;
 mod processes;
 mod relay;
+mod tls;
 
 use std::time::Duration;
 
 use etcd_operator::agent::{AgentReply, tell};
+use etcd_operator::credentials::Security;
 use etcd_operator::etcd::{Error, Member};
 use etcd_operator::reach::Reach;
 use etcd_operator_core::agent::News;
@@ -16,6 +18,7 @@ use etcd_operator_core::etcd_config::peer_url;
 use etcd_operator_core::member::MemberProgress;
 use etcd_operator_core::names::Names;
 use etcd_operator_core::observed::{MemberId, Members, Ordinal};
+use etcd_operator_core::tls::Scheme;
 use etcd_operator_core::version::Version;
 use processes::{Processes, in_time, until};
 use testbed::build::STANDARD_ETCD;
@@ -62,9 +65,10 @@ async fn a_member_alone_tells_who_it_is_and_changes_its_members_one_by_one() {
         assert_eq!(member.hash(said.revision).await.expect("it hashes"), hash);
         refused(member.hash(said.revision + 1000).await, "future revision");
 
-        let learner = member.add_learner(names().peer_url(Ordinal(1))).await.expect("one is accepted");
+        let learner =
+            member.add_learner(names().peer_url(Scheme::Http, Ordinal(1))).await.expect("one is accepted");
         // By its URL, or, within the same second, by the ID that comes of it.
-        refused(member.add_learner(names().peer_url(Ordinal(1))).await, "already exist");
+        refused(member.add_learner(names().peer_url(Scheme::Http, Ordinal(1))).await, "already exist");
         refused(member.promote(learner).await, "in sync with leader");
         refused(member.promote(said.answer.member).await, "can only promote a learner member");
         refused(member.move_leader(MemberId(12345)).await, "bad leader transferee");
@@ -103,10 +107,11 @@ async fn a_learner_serves_no_reads_until_it_is_promoted() {
     for version in VERSIONS {
         let mut cluster = Processes::formed(version, 1).await;
         let founder = cluster.member(0).await;
-        let learner = founder.add_learner(peer_url(&cluster.host(1))).await.expect("it is accepted");
+        let learner =
+            founder.add_learner(peer_url(Scheme::Http, &cluster.host(1))).await.expect("it is accepted");
         cluster.join(1);
         let joined = until("the learner to answer", async || {
-            let member = Member::connect(&Reach::Direct, &cluster.pod(1)).await.ok()?;
+            let member = Member::connect(&Reach::Direct, &cluster.pod(1), &Security::Plain).await.ok()?;
             member.status().await.is_ok().then_some(member)
         })
         .await;
@@ -187,7 +192,8 @@ async fn a_connection_that_broke_stays_broken_and_the_next_one_works() {
     let mut cluster = Processes::formed(TWO_LEARNERS, 1).await;
     let before = cluster.member(0).await;
     cluster.kill(0);
-    let error = Member::connect(&Reach::Direct, &cluster.pod(0)).await.err().expect("nobody listens");
+    let connected = Member::connect(&Reach::Direct, &cluster.pod(0), &Security::Plain).await;
+    let error = connected.err().expect("nobody listens");
     assert_eq!(error.to_string(), "cannot connect to kv-0: connection refused");
     cluster.restart(0);
     cluster.serves(0).await;

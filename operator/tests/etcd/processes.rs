@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use etcd_operator::credentials::Security;
 use etcd_operator::etcd::{EndpointStatus, Member};
 use etcd_operator::reach::{PodAddress, Reach};
 use etcd_operator_core::agent::Protocol;
@@ -13,6 +14,7 @@ use etcd_operator_core::etcd_config::{
 use etcd_operator_core::observed::MemberId;
 use etcd_operator_core::order::BootstrapOrder;
 use etcd_operator_core::start::Member as Peer;
+use etcd_operator_core::tls::Transport;
 use rustix::process::Signal;
 use testbed::stand_in;
 use tokio::sync::{Mutex, MutexGuard};
@@ -27,6 +29,7 @@ pub struct Processes {
     members: stand_in::Processes,
     program: PathBuf,
     version: String,
+    transport: Transport,
     _alone: MutexGuard<'static, ()>,
 }
 
@@ -35,7 +38,8 @@ impl Processes {
         let alone = ONE_AT_A_TIME.lock().await;
         let program = program(version).await;
         let members = stand_in::Processes::new("etcd-reach-test").expect("a scratch directory");
-        Self { members, program, version: version.into(), _alone: alone }
+        let transport = Transport::default();
+        Self { members, program, version: version.into(), transport, _alone: alone }
     }
 
     /// A cluster of so many that serves.
@@ -55,13 +59,24 @@ impl Processes {
 
     /// Members find each other by these hosts, whatever they listen on.
     pub async fn form(&mut self, hosts: &[String]) {
-        let order = self.order((0..).zip(hosts).map(|(ordinal, host)| (name(ordinal), peer_url(host))));
-        for (ordinal, host) in (0..).zip(hosts) {
-            self.start(ordinal, host, InitialState::Bootstraps(&order));
-        }
+        self.bootstrap(hosts, Transport::default());
         for (ordinal, _) in (0..).zip(hosts) {
             self.serves(ordinal).await;
         }
+    }
+
+    /// Starts members that serve like this from now on, with the certificates in [`Self::tls_dir`].
+    pub fn bootstrap(&mut self, hosts: &[String], transport: Transport) {
+        self.transport = transport;
+        let url = |host: &String| peer_url(transport.peers, host);
+        let order = self.order((0..).zip(hosts).map(|(ordinal, host)| (name(ordinal), url(host))));
+        for (ordinal, host) in (0..).zip(hosts) {
+            self.start(ordinal, host, InitialState::Bootstraps(&order));
+        }
+    }
+
+    pub fn tls_dir(&self) -> PathBuf {
+        self.members.directory().join("tls")
     }
 
     fn order(&self, members: impl IntoIterator<Item = (String, String)>) -> BootstrapOrder {
@@ -94,7 +109,7 @@ impl Processes {
             .map(|n| Peer {
                 id: n.into(),
                 name: name(n),
-                peer_urls: vec![peer_url(&self.host(n))],
+                peer_urls: vec![peer_url(self.transport.peers, &self.host(n))],
                 client_urls: Vec::new(),
                 is_learner: n == ordinal,
             })
@@ -109,6 +124,7 @@ impl Processes {
             peer_host: "kv-peer".into(),
             attempt: None,
             adopts: None,
+            transport: self.transport,
             options: MemberOptions::default(),
         };
         let local = LocalConfig {
@@ -116,6 +132,7 @@ impl Processes {
             host: host.into(),
             listen: self.pod(ordinal).address,
             data_dir: self.members.directory().join(name(ordinal)).display().to_string(),
+            tls_dir: self.tls_dir().display().to_string(),
         };
         let mut command = Command::new(&self.program);
         command
@@ -160,13 +177,13 @@ impl Processes {
     }
 
     pub async fn member(&self, ordinal: u8) -> Member {
-        Member::connect(&Reach::Direct, &self.pod(ordinal)).await.expect("it listens")
+        Member::connect(&Reach::Direct, &self.pod(ordinal), &Security::Plain).await.expect("it listens")
     }
 
     /// Waits until a new connection finds it serving.
     pub async fn serves(&self, ordinal: u8) -> EndpointStatus {
         until("a member to serve", async || {
-            let member = Member::connect(&Reach::Direct, &self.pod(ordinal)).await.ok()?;
+            let member = Member::connect(&Reach::Direct, &self.pod(ordinal), &Security::Plain).await.ok()?;
             let said = member.status().await.ok()?;
             (said.answer.linearizable && said.answer.leader.is_some()).then_some(said)
         })
