@@ -14,6 +14,7 @@ use libtest_mimic::{Arguments, Trial};
 use testbed::api_only::ApiOnly;
 use testbed::shell::run;
 
+mod certificates;
 mod definitions;
 mod lease;
 mod lifecycle;
@@ -43,6 +44,10 @@ macro_rules! trials {
 
 fn trials() -> Vec<Trial> {
     trials! {
+        certificates:
+            a_cluster_owns_its_certificates_and_a_deleted_one_returns_from_the_same_authority
+            a_secret_of_another_owner_is_left_alone_and_named
+            a_cluster_in_plain_text_has_no_certificates;
         definitions:
             what_is_left_out_gets_its_default
             a_cluster_is_scaled_by_the_scale_subresource
@@ -75,7 +80,7 @@ fn trials() -> Vec<Trial> {
         panics:
             a_worker_that_panics_is_reported_and_others_do_not_notice;
         reports:
-            what_comes_later_is_said_and_no_secret_is_read;
+            what_comes_later_is_said_and_no_secrets_are_listed;
         rights:
             an_operator_of_one_namespace_works_there_and_has_no_rights_elsewhere
             who_can_view_or_edit_a_namespace_can_do_so_with_its_clusters

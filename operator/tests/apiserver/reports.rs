@@ -12,7 +12,7 @@ use crate::{as_operator, kubectl};
 
 const OBJECTS: &str = "../examples";
 
-pub async fn what_comes_later_is_said_and_no_secret_is_read() {
+pub async fn what_comes_later_is_said_and_no_secrets_are_listed() {
     let operated = Workplace::new().await;
     kubectl(&operated.on.api, &["-n", &operated.namespace, "apply", "-f", OBJECTS]).await;
     let reported = |it: &EtcdBackup| it.status.is_some();
@@ -29,7 +29,7 @@ pub async fn what_comes_later_is_said_and_no_secret_is_read() {
 
     let client = as_operator(&operated.on.api).await;
     let secrets = Api::<Secret>::namespaced(client, &operated.namespace).list(&ListParams::default()).await;
-    assert!(matches!(secrets, Err(kube::Error::Api(answer)) if answer.code == 403), "it may read no Secret");
+    assert!(matches!(secrets, Err(kube::Error::Api(answer)) if answer.code == 403), "it may list no Secrets");
 }
 
 fn is_true(conditions: &[Condition], type_: &str) -> bool {

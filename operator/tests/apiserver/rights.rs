@@ -1,6 +1,7 @@
 //! What the operator and its users are allowed to do, as the API server decides it.
 
 use etcd_operator_core::api::EtcdCluster;
+use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::api::PostParams;
 use serde_json::json;
@@ -38,23 +39,34 @@ pub async fn an_operator_of_one_namespace_works_there_and_has_no_rights_elsewher
     apply(&api, "namespaced").await;
 
     let there = Workplace::only_in(api, NAMESPACE).await;
-    let spec = json!({"size": 3, "security": {"tls": {"enabled": false}}});
+    let spec = json!({"size": 3});
     let elsewhere = EtcdCluster::new("kv", serde_json::from_value(spec.clone()).expect("it is a spec"));
     let others = Api::<EtcdCluster>::namespaced(there.on.admin.clone(), "default");
     others.create(&PostParams::default(), &elsewhere).await.expect("it is taken");
     there.create("kv", spec).await;
     there.until_armed("kv", 3).await;
+    let certificate = |it: &Secret| it.data.as_ref().is_some_and(|data| data.contains_key("tls.crt"));
+    there.until("kv-client-tls", "a certificate", certificate).await;
 
     let untouched = others.get("kv").await.expect("it is there");
     assert!(untouched.status.is_none() && untouched.metadata.finalizers.is_none(), "{untouched:?}");
-    for (verb, resource) in
-        [("list", "pods"), ("create", "statefulsets"), ("watch", "etcdclusters"), ("get", "secrets")]
-    {
+    for (verb, resource, expected) in [
+        ("list", "pods", true),
+        ("create", "statefulsets", true),
+        ("watch", "etcdclusters", true),
+        ("get", "secrets", true),
+        ("create", "secrets", true),
+        ("update", "secrets", true),
+        ("list", "secrets", false),
+        ("watch", "secrets", false),
+        ("patch", "secrets", false),
+        ("delete", "secrets", false),
+    ] {
         let (here, outside) = (
             may(&there.on.api, SERVICE_ACCOUNT, NAMESPACE, verb, resource).await,
             may(&there.on.api, SERVICE_ACCOUNT, "default", verb, resource).await,
         );
-        assert_eq!((here, outside), (resource != "secrets", false), "{verb} {resource}");
+        assert_eq!((here, outside), (expected, false), "{verb} {resource}");
     }
     drop(there.stop().await);
 }

@@ -58,7 +58,8 @@ impl Place {
         let intent = validate(cluster).expect("the server took it, too");
         let desired =
             Desired { intent: &intent, names: &self.names, agent_image: "example.org/operator:dev" };
-        let target = Target { cluster, names: &self.names, desired: Some(&desired), set, record: None };
+        let target =
+            Target { cluster, names: &self.names, desired: Some(&desired), set, record: None, issued: None };
         let request = http(write, target).expect("the spec is valid");
         let code = |error| if let kube::Error::Api(status) = error { Some(status.code) } else { None };
         self.operator.request(request).await.map_err(code)
