@@ -44,12 +44,31 @@ pub async fn a_cluster_owns_its_certificates_and_a_deleted_one_returns_from_the_
     let returned = operated.until("kv-client-tls", "another certificate", other).await;
     assert_eq!(authority(&returned), authority(&before["kv-client-ca"]));
     assert_ne!(returned.data, deleted.data);
-    let mut after = secrets(&operated).await;
-    after.insert("kv-client-tls".into(), deleted.clone());
-    let versions = |secrets: &BTreeMap<String, Secret>| -> Vec<_> {
-        secrets.values().map(ResourceExt::resource_version).collect()
+    assert_eq!(written_since(&before, &operated).await, ["kv-client-tls"]);
+}
+
+/// Those that are not as they were.
+async fn written_since(before: &BTreeMap<String, Secret>, operated: &Workplace) -> Vec<String> {
+    let differs = |(name, secret): &(String, Secret)| {
+        before.get(name).is_none_or(|it| it.resource_version() != secret.resource_version())
     };
-    assert_eq!(versions(&after), versions(&before), "written again, and nothing had changed");
+    secrets(operated).await.into_iter().filter(differs).map(|(name, _)| name).collect()
+}
+
+pub async fn a_name_that_a_user_adds_is_in_the_same_secret_soon() {
+    let operated = Workplace::new().await;
+    operated.create("kv", json!({"size": 1})).await;
+    operated.until_armed("kv", 1).await;
+    let before = secrets(&operated).await;
+    let tls = json!({"certificates": {"dnsNames": ["etcd.example.com"]}});
+    operated.edit("kv", json!({"spec": {"security": {"tls": tls}}})).await;
+    let has_name = |it: &Secret| {
+        let certificate = tls::read(it.data.as_ref());
+        certificate.is_ok_and(|it| it.dns_names.iter().any(|name| name == "etcd.example.com"))
+    };
+    let server = operated.until("kv-server-tls", "the name", has_name).await;
+    assert_eq!(server.uid(), before["kv-server-tls"].uid());
+    assert_eq!(written_since(&before, &operated).await, ["kv-server-tls"]);
 }
 
 fn reports(cluster: &EtcdCluster, text: &str) -> bool {

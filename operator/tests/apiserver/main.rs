@@ -46,6 +46,7 @@ fn trials() -> Vec<Trial> {
     trials! {
         certificates:
             a_cluster_owns_its_certificates_and_a_deleted_one_returns_from_the_same_authority
+            a_name_that_a_user_adds_is_in_the_same_secret_soon
             a_secret_of_another_owner_is_left_alone_and_named
             a_cluster_in_plain_text_has_no_certificates;
         definitions:
