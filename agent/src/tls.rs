@@ -42,7 +42,11 @@ impl Tls {
         }
         let key = PrivateKeyDer::from_pem_slice(&content(&path(PRIVATE_KEY))?)
             .map_err(|_| Error::Parse { path: path(PRIVATE_KEY) })?;
-        let mut config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        let provider = default_provider();
+        // The first random number of a process takes 50 ms of computing, so it is not left to a question with a deadline.
+        // If there is none, the handshake fails and reports it.
+        let _ = provider.secure_random.fill(&mut [0]);
+        let mut config = ClientConfig::builder_with_provider(Arc::new(provider))
             .with_safe_default_protocol_versions()
             .map_err(unusable(CERTIFICATE_KEY))?
             .with_root_certificates(authorities)
