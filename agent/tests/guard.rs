@@ -1,5 +1,7 @@
 //! The agent with real etcd, as processes on loopback.
 
+#[path = "guard/access.rs"]
+mod access;
 #[path = "support/certificates.rs"]
 mod certificates;
 #[path = "guard/forming.rs"]

@@ -11,13 +11,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use etcd_agent::http;
-use etcd_agent::tls::Tls;
 use etcd_operator_core::agent::{News, Protocol, Reason, Report, environment, path};
-use etcd_operator_core::etcd_config::{MemberConfig, MemberOptions, client_url, peer_url, tls_file};
+use etcd_operator_core::etcd_config::{MemberConfig, MemberOptions, peer_url};
 use etcd_operator_core::member::MemberProgress;
 use etcd_operator_core::order::{self, BootstrapOrder};
-use etcd_operator_core::start::Member;
-use etcd_operator_core::tls::{AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY, Purpose, Scheme, Transport};
+use etcd_operator_core::tls::Transport;
 use rustix::process::Signal;
 use testbed::stand_in::Processes;
 
@@ -31,13 +29,13 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 pub struct Cluster {
     pods: Processes,
-    programs: PathBuf,
+    pub programs: PathBuf,
     /// What is started as etcd from now on.
     etcd: PathBuf,
     pub config: MemberConfig,
     /// Members that are not called by their address.
     pub names: BTreeMap<usize, String>,
-    authority: Authority,
+    pub authority: Authority,
     _alone: MutexGuard<'static, ()>,
 }
 
@@ -62,35 +60,7 @@ impl Cluster {
         Self { pods, programs, etcd, config, names: BTreeMap::new(), authority, _alone: alone }
     }
 
-    pub fn with_tls(version: &str) -> Self {
-        let mut cluster = Self::new(version);
-        cluster.config.transport = Transport { clients: Scheme::Https, peers: Scheme::Https };
-        cluster
-    }
-
-    /// Certificates for every pod, in the directory of this one. Pods are called by their addresses here.
-    pub fn give_certificates(&self, ordinal: usize, authority: &Authority) {
-        let mut names: Vec<String> = (0..9).map(|ordinal| self.host(ordinal)).collect();
-        names.extend([self.config.peer_host.clone(), "127.0.0.1".into()]);
-        for purpose in [Purpose::Peer, Purpose::Server, Purpose::Operator] {
-            authority.issue(&self.tls_directory(ordinal), purpose, &names);
-        }
-    }
-
-    /// Those of the cluster.
-    pub fn give_right_certificates(&self, ordinal: usize) {
-        self.give_certificates(ordinal, &self.authority);
-    }
-
-    pub fn tls_file(&self, ordinal: usize, purpose: Purpose, key: &str) -> String {
-        tls_file(&self.tls_directory(ordinal).display().to_string(), purpose, key)
-    }
-
-    fn tls_directory(&self, ordinal: usize) -> PathBuf {
-        self.directory().join(format!("tls-{ordinal}"))
-    }
-
-    fn address(&self, ordinal: usize) -> IpAddr {
+    pub fn address(&self, ordinal: usize) -> IpAddr {
         self.pods.address(small(ordinal))
     }
 
@@ -239,18 +209,6 @@ impl Cluster {
         get(&self.host(ordinal), 2381, path).map(|(status, _)| status)
     }
 
-    pub fn members(&self, ordinal: usize) -> Option<Vec<Member>> {
-        let (address, deadline) = (SocketAddr::new(self.address(ordinal), 2380), Duration::from_secs(5));
-        let response = if self.config.transport.peers.is_tls() {
-            let directory = self.tls_directory(ordinal).display().to_string();
-            let tls = Tls::read(&directory, Purpose::Peer, &self.config.peer_host).ok()?;
-            http::get_over_tls(&tls, address, "/members", deadline)
-        } else {
-            http::get(address, "/members", deadline)
-        };
-        serde_json::from_str(&response.ok()?.body).ok()
-    }
-
     /// Waits until every one of these serves reads and lists so many started members.
     pub fn serves(&self, ordinals: &[usize]) {
         for &ordinal in ordinals {
@@ -268,18 +226,6 @@ impl Cluster {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         assert!(output.status.success(), "etcdctl {words:?}: {}", text(&output.stderr));
         text(&output.stdout)
-    }
-
-    fn client(&self, ordinal: usize) -> Command {
-        let clients = self.config.transport.clients;
-        let mut command = Command::new(self.programs.join("etcdctl"));
-        command.arg(format!("--endpoints={}", client_url(clients, &self.host(ordinal)))).env_clear();
-        if clients.is_tls() {
-            for (flag, key) in [("cacert", AUTHORITY_KEY), ("cert", CERTIFICATE_KEY), ("key", PRIVATE_KEY)] {
-                command.arg(format!("--{flag}={}", self.tls_file(ordinal, Purpose::Operator, key)));
-            }
-        }
-        command
     }
 
     /// Asks again while etcd refuses: before a membership change it wants everybody connected for five seconds.
