@@ -186,12 +186,12 @@ pub fn decide(goal: &Goal, seen: &Observed) -> Plan {
         }
     };
     // What is left of an earlier trial disturbs nothing, so no step waits until it is deleted.
-    match plan.actions.is_empty() {
-        true => {
-            certificates::renewals(goal, seen).then(roll::leftovers(goal, roll.as_ref(), seen)).then(plan)
-        }
-        false => plan,
+    if !plan.actions.is_empty() {
+        return plan;
     }
+    let renewals = certificates::renewals(goal, seen);
+    let leftovers = roll::leftovers(goal, roll.as_ref(), seen);
+    renewals.then(leftovers).then(plan)
 }
 
 /// Volumes of a previous cluster are adopted only if a user asks for it, and only before this cluster has anything of its
