@@ -59,7 +59,7 @@ pub fn judge(world: &World, ordinal: Ordinal) -> Option<(Verdict, Memory)> {
                 protocol_version: Protocol::CURRENT,
                 cluster_uid: evidence.cluster_uid,
                 name: evidence.name,
-                peer_url: peer_url(&name(ordinal)),
+                peer_url: peer_url(sandbox.template.transport.peers, &name(ordinal)),
                 ever_started,
                 message: waiting.to_string(),
                 waiting: Reason::Known(waiting),
@@ -88,7 +88,7 @@ fn inspect(world: &World, ordinal: Ordinal, sandbox: &kube::Sandbox) -> Option<(
     let mut memory = sandbox.memory.clone();
     let parsed = sandbox.order.map(written);
     let others = world.kube.sandboxes.iter().filter(|(other, _)| **other != ordinal);
-    let published = others.filter(|(_, theirs)| world.now >= theirs.published_from);
+    let published = others.filter(|(_, theirs)| theirs.is_published(world.now));
     let replies = published.map(|(&other, theirs)| {
         let answer = ask(world, ordinal, other, theirs);
         let peer_address = (answer == Answer::Waiting).then(|| peer_address(&name(other)));
@@ -140,7 +140,7 @@ fn ask(world: &World, ordinal: Ordinal, other: Ordinal, theirs: &kube::Sandbox) 
     }
     match world.servers.get(&other) {
         Some(server) => Answer::Members(list(world, other, server)),
-        None if world.now < theirs.starts || theirs.ends.is_some() => Answer::Refused,
+        None if !theirs.is_up(world.now) => Answer::Refused,
         None => Answer::Waiting,
     }
 }
@@ -149,7 +149,7 @@ fn list(world: &World, at: Ordinal, server: &Server) -> MemberList {
     let member = |(id, peer): (&MemberId, &crate::etcd::Peer)| Member {
         id: id.0,
         name: if peer.start == MemberProgress::Added { String::new() } else { name(peer.ordinal) },
-        peer_urls: vec![peer_url(&name(peer.ordinal))],
+        peer_urls: vec![peer_url(world.scheme(server.data.cluster), &name(peer.ordinal))],
         client_urls: if peer.start == MemberProgress::Published {
             vec!["a client URL".into()]
         } else {
@@ -173,7 +173,7 @@ fn written(order: kube::Order) -> BootstrapOrder {
         armed: order.armed,
         nonce: uid("nonce", order.uid),
         members: Ordinal::below(order.size)
-            .map(|ordinal| (name(ordinal), peer_url(&name(ordinal))))
+            .map(|ordinal| (name(ordinal), peer_url(order.peers, &name(ordinal))))
             .collect(),
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use etcd_operator_core::form::Digest;
 use etcd_operator_core::observed::{Answer, MemberId, Observed, PreflightState, Process, Seen};
 use etcd_operator_core::plan::{Action, Plan, Refusal, WaitingOn};
+use etcd_operator_core::tls::{Cause, Purpose};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
@@ -51,6 +52,8 @@ pub enum Bug {
     LinksIgnored,
     /// Logs are taken for readable.
     OldEntriesIgnored,
+    /// An authority that is missing is issued anew, whatever runs.
+    AuthorityReissued,
 }
 
 impl Bug {
@@ -154,6 +157,9 @@ impl Bug {
                 }
             }
         }
+        if self == Self::AuthorityReissued {
+            plan = reissue_authorities(seen, plan);
+        }
         if self == Self::LeaderFirst {
             plan.actions.iter_mut().for_each(|action| end_leader(seen, action));
         }
@@ -176,6 +182,15 @@ fn adopt_all(seen: &Observed, plan: &mut Plan) {
         plan.actions.extend(claims.map(|(ordinal, uid)| Action::AdoptClaim { ordinal, uid }));
         plan.refusals.clear();
     }
+}
+
+fn reissue_authorities(seen: &Observed, plan: Plan) -> Plan {
+    let needed = |it: &Purpose| seen.transport.is_some_and(|transport| it.is_needed(transport));
+    let authorities = Purpose::ALL.into_iter().filter(|it| it.issuer().is_none() && needed(it));
+    let missing = authorities.filter(|it| !seen.secrets.contains_key(it));
+    let issue = missing.map(|purpose| Action::IssueCertificate { purpose, cause: Cause::Missing });
+    let actions: Vec<Action> = issue.collect();
+    if actions.is_empty() { plan } else { Plan { actions, ..Plan::default() } }
 }
 
 /// The pod of the leader, if it has the same form.

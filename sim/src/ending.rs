@@ -5,6 +5,7 @@ use etcd_operator_core::member::MemberProgress;
 use etcd_operator_core::observed::{MemberId, Ordinal};
 use etcd_operator_core::plan::{Plan, Refusal};
 use etcd_operator_core::quorum::quorum;
+use etcd_operator_core::tls::Purpose;
 
 use crate::etcd::Peer;
 use crate::kube::{Cluster, Volume};
@@ -24,6 +25,7 @@ pub struct Ending {
     pub claims: Vec<(Ordinal, bool, bool)>,
     pub members: Vec<(Ordinal, bool)>,
     pub volumes: Vec<(Class, u64, u64)>,
+    pub secrets: Vec<Purpose>,
 }
 
 impl Ending {
@@ -46,6 +48,7 @@ impl Ending {
                 .collect(),
             members,
             volumes: claims.clone().map(|(_, it)| (it.class, it.requested, it.capacity)).collect(),
+            secrets: objects.secrets.keys().copied().collect(),
         }
     }
 }
@@ -72,6 +75,7 @@ pub fn differences(world: &World, plans: &[&Plan]) -> Vec<Wrong> {
     let mut differences = wrong([
         (objects.order.is_none(), Wrong::OrderExists),
         (objects.preflights.is_empty(), Wrong::Preflights),
+        (world.certificates_are_valid(), Wrong::Certificates),
         (objects.set.map_or(0, |set| set.spec.replicas) == size, Wrong::Replicas),
         (objects.pods.keys().copied().eq(wanted.iter().copied()), Wrong::Pods),
         (if size > 0 { claims == wanted } else { stopped_claims(world, cluster, &claims) }, Wrong::Volumes),

@@ -10,12 +10,14 @@ use etcd_operator_core::observed::Ordinal;
 use etcd_operator_core::request::{self, Change, MemberChange, Object, OnlyIf, Request, Write};
 use etcd_operator_core::round::Outcome;
 use etcd_operator_core::status::Trouble;
+use etcd_operator_core::tls::Transport;
 
 use crate::etcd::api::{self, Call};
 use crate::form::Form;
 use crate::kube::{Objects, Order, Pod, Record, Set, SetSpec, Template};
 use crate::observe::NODE;
 use crate::rolling;
+use crate::secrets::Authorities;
 use crate::volumes::Volumes;
 use crate::watch;
 use crate::world::World;
@@ -35,6 +37,8 @@ pub struct Wanted {
     pub recorded: Option<Record>,
     /// What pods were created from.
     pub template: Option<Template>,
+    pub transport: Transport,
+    pub authorities: Authorities,
     /// It arrives long after it was sent.
     pub late: bool,
 }
@@ -54,6 +58,8 @@ impl Wanted {
             volumes: cluster.volumes,
             recorded: read.record,
             template: read.set.map(|set| set.spec.template),
+            transport: read.transport_or_asked(),
+            authorities: Authorities::of(&read.secrets),
             late: false,
             adopts: adopts.and_then(|former| former.strip_prefix("cluster-")?.parse().ok()),
             stopping: wants(|goal, _| goal.size == 0),
@@ -121,6 +127,10 @@ fn apply(world: &mut World, write: &Write, wanted: Wanted) -> Outcome {
         Object::Claim(ordinal) => return change_claim(world, ordinal, &write.change, wanted),
         Object::Preflight(ordinal) => change_preflight(world, ordinal, &write.change, wanted),
         Object::Form => record_form(world, &write.change, wanted),
+        Object::Secret(purpose) => {
+            let issued = world.issue(purpose, wanted);
+            return issued.map_or_else(|why| Outcome::NotDone(Trouble::Failed(why.into())), |()| Outcome::Done);
+        }
         Object::Service(_) | Object::Budget => {}
     }
     Outcome::Done
@@ -143,10 +153,12 @@ fn change_cluster(world: &mut World, change: &Change) {
 fn change_order(world: &mut World, change: &Change, wanted: Wanted) {
     world.kube.objects.order = match (change, world.kube.objects.order) {
         (&Change::CreateOrder(size), _) => {
-            Some(Order { uid: world.kube.uid(), version: 1, cluster: wanted.cluster, armed: false, size })
+            let (uid, cluster, peers) = (world.kube.uid(), wanted.cluster, wanted.transport.peers);
+            Some(Order { uid, version: 1, cluster, armed: false, size, peers })
         }
         (Change::ArmOrder(_), Some(order)) => {
-            Some(Order { armed: true, version: order.version + 1, ..order })
+            let (version, peers) = (order.version + 1, wanted.transport.peers);
+            Some(Order { armed: true, version, peers, ..order })
         }
         _ => None,
     };
@@ -167,7 +179,8 @@ fn change_set(world: &mut World, change: &Change, wanted: Wanted) {
         world.lineage.set_created_late |= owner != Some(wanted.cluster);
         let form = wanted.recorded.map_or(wanted.form, |record| record.form);
         let adopts = wanted.recorded.and_then(|record| record.adopts).or(wanted.adopts);
-        let template = Template { cluster: wanted.cluster, adopts, form, agent: world.agent };
+        let (cluster, transport, agent) = (wanted.cluster, wanted.transport, world.agent);
+        let template = Template { cluster, adopts, form, transport, agent };
         Some(Set::new(world.kube.uid(), SetSpec { replicas, template, volumes: wanted.volumes }))
     } else if *change == Change::Orphan {
         before.map(|set| Set { orphaning: true, version: set.version + 1, ..set })
@@ -203,7 +216,10 @@ fn record_form(world: &mut World, change: &Change, wanted: Wanted) {
     let adopts = wanted.template.map_or_else(|| before?.adopts, |template| template.adopts);
     world.kube.objects.record = Some(match before {
         Some(record) => Record { version: record.version + 1, form, adopts, ..record },
-        None => Record { uid: world.kube.uid(), version: 1, cluster: wanted.cluster, form, adopts },
+        None => {
+            let (uid, cluster, transport) = (world.kube.uid(), wanted.cluster, wanted.transport);
+            Record { uid, version: 1, cluster, form, transport, adopts }
+        }
     });
 }
 
@@ -258,7 +274,7 @@ fn change_members(world: &mut World, request::Call { via, cluster, change }: req
     let World { servers, network, truth, now, strict, .. } = world;
     let mut call = Call { servers, network, truth, now: *now, strict: *strict };
     let result = match change {
-        MemberChange::AddLearner(ordinal) => call.add_learner(via, ordinal).map(drop),
+        MemberChange::AddLearner(ordinal, _) => call.add_learner(via, ordinal).map(drop),
         MemberChange::Promote(member) => call.promote(via, member),
         MemberChange::MoveLeader { from, to } => call.move_leader(from, to),
         MemberChange::Remove(member) => call.remove(via, member),

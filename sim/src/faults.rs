@@ -5,6 +5,7 @@ use std::rc::Rc;
 use etcd_operator_core::decide::{Goal, OnDelete, OnStop};
 use etcd_operator_core::observed::Ordinal;
 use etcd_operator_core::quorum::quorum;
+use etcd_operator_core::tls::Purpose;
 
 use crate::etcd::Tick;
 use crate::form::{Edit, Flaw};
@@ -25,6 +26,10 @@ pub struct Faults {
     /// Somebody drains the node of a pod.
     pub drain: u64,
     pub record_deleted: u64,
+    /// A user deletes the Secret of a certificate.
+    pub leaf_deleted: u64,
+    /// A user deletes the Secret of an authority.
+    pub authority_deleted: u64,
     pub kill: u64,
     pub delete_pod: u64,
     pub lose_volume: u64,
@@ -71,6 +76,12 @@ impl Faults {
         if world.random.chance(self.record_deleted) && world.kube.objects.record.take().is_some() {
             world.kube.objects.cleared.clear();
             world.note(|| "a user deletes the record of the form".into());
+        }
+        if self.leaf_deleted > 0 && world.random.chance(self.leaf_deleted) {
+            delete_secret(world, |it| it.issuer().is_some());
+        }
+        if self.authority_deleted > 0 && world.random.chance(self.authority_deleted) {
+            delete_secret(world, |it| it.issuer().is_none());
         }
         if world.random.chance(self.set_deleted) && world.kube.objects.set.take().is_some() {
             world.note(|| "a user deletes the StatefulSet".into());
@@ -234,6 +245,13 @@ fn edit_volumes(world: &mut World) {
     world.edit_volumes(Volumes { mebibytes, class });
 }
 
+fn delete_secret(world: &mut World, which: fn(&Purpose) -> bool) {
+    let there: Vec<Purpose> = world.kube.objects.secrets.keys().copied().filter(which).collect();
+    if let Some(&purpose) = world.random.pick(&there) {
+        world.delete_secret(purpose);
+    }
+}
+
 /// The UID of no cluster.
 const NOBODY: u64 = 0;
 
@@ -244,10 +262,10 @@ fn recreate(world: &mut World) {
     let objects = &world.kube.objects;
     let left = objects.claims.values().next().map(|claim| claim.cluster_uid);
     let deleted = world.lineage.deleted.clone();
-    if let (None, Some(Cluster { uid: former, goal, form, .. })) = (&objects.cluster, deleted) {
+    if let (None, Some(Cluster { uid: former, goal, form, tls, .. })) = (&objects.cluster, deleted) {
         let choices = [None, Some(former), left, left, Some(NOBODY)];
         let adopts = world.random.pick(&choices).copied().flatten().map(|former| uid("cluster", former));
-        world.create_cluster(Goal { adopts, on_delete: OnDelete::Retain, ..goal }, form);
+        world.create_cluster(Goal { adopts, on_delete: OnDelete::Retain, ..goal }, form, tls);
         return;
     }
     let foreign = world.kube.foreign_claims();

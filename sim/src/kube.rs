@@ -13,11 +13,13 @@ use etcd_operator_core::decide::{Goal, OnDelete};
 use etcd_operator_core::observed::{ClusterId, MemberId, Ordinal, Process};
 use etcd_operator_core::quorum::quorum;
 use etcd_operator_core::request::Object;
+use etcd_operator_core::tls::{Purpose, Scheme, Transport};
 
 use crate::agent::Memory;
 use crate::etcd::{Data, Tick};
 use crate::form::Form;
 use crate::observe::uid;
+use crate::secrets::{Authorities, Secrets};
 use crate::volumes::{Class, Volumes};
 pub use preflight::Preflight;
 
@@ -33,6 +35,7 @@ pub struct Objects {
     pub pods: BTreeMap<Ordinal, Pod>,
     pub preflights: BTreeMap<Ordinal, Preflight>,
     pub claims: BTreeMap<Ordinal, Claim>,
+    pub secrets: Secrets,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -42,6 +45,8 @@ pub struct Cluster {
     pub goal: Goal,
     pub form: Form,
     pub volumes: Volumes,
+    /// What a user asks for, which a cluster that exists need not have.
+    pub tls: Transport,
     pub deleting: bool,
     pub finalizer: bool,
     pub formed: Option<(ClusterId, Tick)>,
@@ -58,6 +63,8 @@ pub struct Order {
     pub cluster: u64,
     pub armed: bool,
     pub size: u8,
+    /// Of the peer URLs in it.
+    pub peers: Scheme,
 }
 
 /// The ConfigMap with the form that all members ran together last.
@@ -68,6 +75,7 @@ pub struct Record {
     /// The EtcdCluster that owns it, by its UID.
     pub cluster: u64,
     pub form: Form,
+    pub transport: Transport,
     pub adopts: Option<u64>,
 }
 
@@ -112,6 +120,7 @@ pub struct Template {
     /// The previous EtcdCluster whose volumes the agents accept.
     pub adopts: Option<u64>,
     pub form: Form,
+    pub transport: Transport,
     pub agent: Protocol,
 }
 
@@ -165,6 +174,10 @@ pub struct Sandbox {
     pub volume: u64,
     /// The order as the kubelet last mounted it.
     pub order: Option<Order>,
+    /// What the mounted Secrets trust; none before they are mounted.
+    pub mounted: Option<Authorities>,
+    /// What its etcd read when it started.
+    pub trusts: Authorities,
     /// When the container is started, or started again.
     pub starts: Tick,
     pub published_from: Tick,
@@ -178,6 +191,18 @@ pub struct Sandbox {
     pub ends: Option<Tick>,
 }
 
+impl Sandbox {
+    /// Whether its agent or its etcd runs, or could.
+    pub fn is_up(&self, now: Tick) -> bool {
+        self.mounted.is_some() && now >= self.starts && self.ends.is_none()
+    }
+
+    /// Whether others find it. A pod whose volumes are not mounted has no address.
+    pub fn is_published(&self, now: Tick) -> bool {
+        self.mounted.is_some() && now >= self.published_from
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 pub struct Kube {
     pub objects: Objects,
@@ -189,6 +214,8 @@ pub struct Kube {
     pub nodes_down: BTreeMap<u64, Tick>,
     /// Storage that does not let volumes grow.
     pub growth_fails: bool,
+    /// The last authority of each kind that was issued for an EtcdCluster, by its UID: users have copies.
+    pub backups: BTreeMap<(u64, Purpose), u64>,
     /// Pods that were created in this tick.
     pub created: Vec<Ordinal>,
     last_uid: u64,
@@ -213,7 +240,7 @@ impl Kube {
     }
 
     /// A user creates the EtcdCluster, perhaps again under its name.
-    pub fn create_cluster(&mut self, goal: Goal, form: Form) -> u64 {
+    pub fn create_cluster(&mut self, goal: Goal, form: Form, tls: Transport) -> u64 {
         let uid = self.uid();
         let cluster = Cluster {
             uid,
@@ -221,6 +248,7 @@ impl Kube {
             goal,
             form,
             volumes: Volumes::FIRST,
+            tls,
             deleting: false,
             finalizer: false,
             formed: None,
@@ -270,6 +298,7 @@ impl Objects {
             Object::Pod(ordinal) => self.pods.get(&ordinal).map(|it| ("pod", it.uid, 0)),
             Object::Preflight(ordinal) => self.preflights.get(&ordinal).map(|it| ("preflight", it.uid, 0)),
             Object::Claim(ordinal) => self.claims.get(&ordinal).map(|it| ("claim", it.uid, it.version)),
+            Object::Secret(purpose) => self.secrets.get(&purpose).map(|it| ("secret", it.uid, it.version)),
             // Nothing depends on them here.
             Object::Service(_) | Object::Budget => None,
         }?;
@@ -290,6 +319,7 @@ impl Objects {
         let pods = ordinals().filter(|it| self.pods.get(it) != before.pods.get(it)).count();
         let claims = ordinals().filter(|it| self.claims.get(it) != before.claims.get(it)).count();
         let tried = ordinals().filter(|it| self.preflights.get(it) != before.preflights.get(it)).count();
-        changed.into_iter().map(u64::from).sum::<u64>() + (pods + claims + tried) as u64
+        let issued = Purpose::ALL.iter().filter(|it| self.secrets.get(it) != before.secrets.get(it)).count();
+        changed.into_iter().map(u64::from).sum::<u64>() + (pods + claims + tried + issued) as u64
     }
 }

@@ -31,6 +31,7 @@ mod report;
 mod rolling;
 pub mod run;
 pub mod script;
+pub mod secrets;
 pub mod volumes;
 mod watch;
 pub mod world;

@@ -13,6 +13,7 @@ use jiff::Timestamp;
 
 use crate::etcd::Tick;
 use crate::kube::Objects;
+use crate::secrets;
 use crate::world::World;
 
 /// What the names of nodes begin with.
@@ -36,7 +37,9 @@ pub fn observe(
 ) -> Option<(Goal, Observed)> {
     let cluster = objects.cluster.as_ref()?;
     let (form, volumes) = (Some(cluster.form.wanted()), Some(cluster.volumes.form()));
-    let goal = Goal { form, volumes, lowest_agent: world.agent, ..cluster.goal.clone() };
+    let transport = objects.transport();
+    let certificates = secrets::profiles(transport.unwrap_or(cluster.tls), world.lifetime);
+    let goal = Goal { form, volumes, certificates, lowest_agent: world.agent, ..cluster.goal.clone() };
     let set = objects.set.filter(|set| set.spec.template.cluster == cluster.uid);
     let version = |object| Some(objects.identity(object)?.1);
     let mut observed = Observed {
@@ -79,6 +82,8 @@ pub fn observe(
         pods: objects.pods.iter().map(|(&ordinal, pod)| (ordinal, see_pod(pod))).collect(),
         preflights: own_preflights(objects, cluster.uid),
         claims: objects.claims.iter().map(|(&ordinal, claim)| (ordinal, see_claim(claim, set))).collect(),
+        secrets: objects.secrets.iter().map(|(&purpose, it)| (purpose, it.seen())).collect(),
+        transport,
         etcd: ask(world, objects, ago, sight),
         taken: BTreeSet::new(),
         nodes: Seen::default(),
@@ -88,6 +93,7 @@ pub fn observe(
             set: version(Object::Set),
             record: version(Object::Form),
             claims: objects.claims.iter().map(|(&it, claim)| (it, claim.version.to_string())).collect(),
+            secrets: objects.secrets.iter().map(|(&it, secret)| (it, secret.version.to_string())).collect(),
         },
     };
     memory.note_silence(&mut observed);

@@ -13,6 +13,7 @@ use etcd_operator_core::round::{
     Clock, Effect, Ended, Freshness, LearnsBy, Next, Outcome, Round, SideWrite, Unseen,
 };
 use etcd_operator_core::status::Trouble;
+use etcd_operator_core::tls::next_renewal;
 
 use crate::bugs::Bug;
 use crate::etcd::Tick;
@@ -21,15 +22,17 @@ use crate::kube::{Cluster, Objects};
 use crate::observe::{Sight, observe, time};
 use crate::report::Reporter;
 use crate::rolling;
+use crate::secrets::{Known, Secrets};
 use crate::world::World;
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Operator {
     pub name: usize,
     pub sight: Sight,
     /// Which kinds of objects are seen as they were: cluster, order, set, pods, claims.
     frozen: [Option<Rc<Objects>>; 5],
     round: Round,
+    secrets: Known,
     reporter: Reporter,
     /// Whether it writes the status.
     pub reports: bool,
@@ -109,7 +112,7 @@ impl Operator {
     pub fn crash(&mut self, world: &mut World) {
         world.note(|| format!("operator {} is killed", self.name));
         self.steps.clear();
-        (self.round, self.reporter) = Default::default();
+        (self.round, self.reporter, self.secrets) = Default::default();
         self.thaw();
         self.quiet_since = None;
         self.next_round = world.now + world.random.between(5, 50);
@@ -143,6 +146,8 @@ impl Operator {
             pods: pods.as_deref().unwrap_or(live).pods.clone(),
             preflights: pods.as_deref().unwrap_or(live).preflights.clone(),
             claims: claims.as_deref().unwrap_or(live).claims.clone(),
+            // They are in no cache.
+            secrets: Secrets::new(),
         }
     }
 
@@ -155,6 +160,10 @@ impl Operator {
             Freshness::Live if self.bug != Some(Bug::CacheTrusted) => (*live).clone(),
             Freshness::Cached | Freshness::Live => self.cached(&live),
         };
+        let transport = objects.transport_or_asked();
+        if let Some(cluster) = &objects.cluster {
+            objects.secrets = self.secrets.read(cluster, transport, &live, world.now);
+        }
         let memory = &mut self.round.memory;
         let Some((goal, mut seen)) = observe(world, &objects, ago, self.sight, memory) else {
             self.settle(world, Plan::default());
@@ -196,8 +205,9 @@ impl Operator {
                 }
                 if plan.actions.is_empty() {
                     let unseen = unseen_in(&objects);
-                    let heartbeat = Some(seen.now + HEARTBEAT);
-                    let settled = (&seen, &unseen, heartbeat);
+                    let heartbeat = seen.now + HEARTBEAT;
+                    let renewal = next_renewal(&goal.certificates, &seen).unwrap_or(heartbeat);
+                    let settled = (&seen, &unseen, Some(heartbeat.min(renewal)));
                     let ended = self.round.idle(plan.clone(), LearnsBy::Asking, settled);
                     self.rest(world, &ended);
                 }
@@ -326,6 +336,10 @@ impl Operator {
     }
 
     fn conclude(&mut self, world: &mut World, action: &Action, outcome: Outcome) {
+        if let Action::IssueCertificate { purpose, .. } = action {
+            let written = world.kube.objects.secrets.get(purpose).filter(|_| outcome == Outcome::Done);
+            self.secrets.wrote(*purpose, written.copied());
+        }
         if let Some(ended) = self.round.stepped(action, outcome) {
             self.steps.clear();
             self.rest(world, &ended);

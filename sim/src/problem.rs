@@ -4,6 +4,7 @@ use std::fmt;
 
 use etcd_operator_core::observed::{MemberId, Ordinal};
 use etcd_operator_core::plan::Plan;
+use etcd_operator_core::tls::Purpose;
 
 use crate::agreement::Contradiction;
 
@@ -72,6 +73,12 @@ pub enum Violation {
     EndedWithoutConsent(Ordinal),
     /// etcd 3.7 was started on a log that it cannot read.
     OldEntriesRead(Ordinal),
+    /// A member was started with another scheme than its peer URL has.
+    OtherScheme(Ordinal),
+    /// A certificate expired although nothing kept the operator from renewing it.
+    CertificateExpired(Purpose),
+    /// The operator issued this by another authority than members that run trust.
+    OtherAuthority(Purpose),
     /// The operator recorded a form that this member never served in.
     RecordedEarly(Ordinal),
     /// The status contradicted etcd for longer than an operator needs to observe it.
@@ -100,6 +107,8 @@ pub enum Wrong {
     VolumeForms,
     VolumeTemplate,
     ForeignVolumesNotRefused,
+    /// A Secret is missing, expired, or of another authority than the one that is there.
+    Certificates,
 }
 
 impl Violation {
@@ -123,6 +132,9 @@ impl Violation {
             | Self::LeaderEndedFirst(_)
             | Self::EndedWithoutConsent(_)
             | Self::OldEntriesRead(_)
+            | Self::OtherScheme(_)
+            | Self::OtherAuthority(_)
+            | Self::CertificateExpired(_)
             | Self::RecordedEarly(_) => Promise::Service,
             Self::StatusContradictsEtcd(_) => Promise::Status,
         }

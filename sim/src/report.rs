@@ -21,7 +21,7 @@ use crate::observe::uid;
 /// A status also depends on how long something lasts, so it is computed again after this time although nothing changed.
 const AT_LEAST_EVERY: SignedDuration = SignedDuration::from_secs(2);
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Reporter {
     pub names: Names,
     /// Of an EtcdCluster of which only the goal matters: the status depends on little else.
@@ -44,8 +44,7 @@ struct Basis {
 
 impl Default for Reporter {
     fn default() -> Self {
-        let mut cluster = EtcdCluster::new("kv", EtcdClusterSpec::default());
-        cluster.spec.security.tls.enabled = false;
+        let cluster = EtcdCluster::new("kv", EtcdClusterSpec::default());
         let intent = validate(&cluster).expect("the default is valid");
         let objects = Objects {
             cluster: Arc::new(cluster),
@@ -55,6 +54,7 @@ impl Default for Reporter {
             pods: BTreeMap::new(),
             preflights: BTreeMap::new(),
             claims: BTreeMap::new(),
+            secrets: BTreeMap::new(),
             listed: BTreeMap::new(),
             services: BTreeMap::new(),
             budget: None,
@@ -92,6 +92,10 @@ impl Reporter {
         let object = Arc::make_mut(&mut self.objects.cluster);
         object.metadata.uid = Some(uid("cluster", cluster.uid));
         object.metadata.resource_version = Some(cluster.version.to_string());
+        let tls = &mut object.spec.security.tls;
+        (tls.client_tls_enabled, tls.peer_tls_enabled) =
+            (cluster.tls.clients.is_tls(), cluster.tls.peers.is_tls());
+        self.intent.form.transport = cluster.tls;
         object.status = cluster.status.as_deref().cloned();
         let (spec, names, objects) = (Ok(&self.intent), &self.names, &self.objects);
         let mut work = round.work(&Considered { goal, spec, names, desired: None, objects, seen, plan });

@@ -18,7 +18,7 @@ use crate::form::Edit;
 use crate::kube::Cluster;
 use crate::observe::{Sight, uid};
 use crate::operator::{Operator, Troubles};
-use crate::problem::{Problem, Promise, Wrong};
+use crate::problem::{Problem, Promise, Violation, Wrong};
 use crate::random::Random;
 use crate::script::{Script, Step};
 use crate::volumes::{Class, Volumes};
@@ -81,6 +81,7 @@ impl<'a> Run<'a> {
         world.network.loss_per_mille = script.loss_per_mille;
         world.agent_bugs = agent::Bugs { follows_old_orders: script.bug == Some(Bug::OldOrderHonoured) };
         world.has_rivals = script.operators > 1;
+        world.lifetime = script.lifetime;
         let form = world.new_form(script.release, None);
         let goal = Goal {
             on_stop: script.on_stop,
@@ -89,7 +90,7 @@ impl<'a> Run<'a> {
             windows: script.windows.clone(),
             ..Goal::of_size(script.size)
         };
-        world.create_cluster(goal, form);
+        world.create_cluster(goal, form, script.tls);
         let operators = (0..script.operators)
             .map(|name| {
                 let mut operator = Operator::new(name, script.bug);
@@ -160,6 +161,8 @@ impl<'a> Run<'a> {
             Step::Wipe(ordinal) => faults::wipe(world, ordinal),
             Step::Delete(on_delete) => world.delete_cluster(on_delete),
             Step::Volumes(volumes) => world.edit_volumes(volumes),
+            Step::DeleteSecret(purpose) => world.delete_secret(purpose),
+            Step::RestoreAuthorities => world.restore_authorities(),
             Step::GrowthFails(fails) => world.kube.growth_fails = fails,
             Step::ForgetAdoption => {
                 if let Some(cluster) = &mut world.kube.objects.cluster {
@@ -170,7 +173,7 @@ impl<'a> Run<'a> {
             Step::Adopt => {
                 if let Some(former) = world.lineage.deleted.clone() {
                     let goal = Goal { adopts: Some(uid("cluster", former.uid)), ..former.goal };
-                    world.create_cluster(goal, former.form);
+                    world.create_cluster(goal, former.form, former.tls);
                 }
             }
         }
@@ -185,6 +188,9 @@ impl<'a> Run<'a> {
         }
         if self.script.reports {
             self.agreement.check(&mut self.world, &self.operators);
+        }
+        if let Some(purpose) = self.world.expired().filter(|_| self.script.faulty_for == 0) {
+            self.world.violate(Violation::CertificateExpired(purpose));
         }
         let Some(violation) = self.world.violation.take() else { return Ok(()) };
         let excused = match violation.promise() {
@@ -216,6 +222,7 @@ impl<'a> Run<'a> {
         }
         self.mend_form();
         self.mend_volumes();
+        self.world.restore_authorities();
         for operator in &mut self.operators {
             operator.thaw();
             operator.sight = Sight::default();
@@ -277,7 +284,8 @@ impl<'a> Run<'a> {
             if self.world.volumes_grow() {
                 self.operators.iter_mut().for_each(|operator| operator.quiet_since = None);
             }
-            if !self.world.all_serve() && now + TIME_TO_SETTLE / 2 < deadline {
+            let pending = !self.world.all_serve() || !self.world.certificates_are_valid();
+            if pending && now + TIME_TO_SETTLE / 2 < deadline {
                 self.operators.iter_mut().for_each(|operator| operator.quiet_since = None);
             }
             if self.operators.iter().all(quiet) {

@@ -3,6 +3,7 @@
 use etcd_operator_core::decide::{OnDelete, OnStop};
 use etcd_operator_core::observed::Ordinal;
 use etcd_operator_core::schedule::Window;
+use etcd_operator_core::tls::{Purpose, Scheme, Transport};
 
 use crate::bugs::Bug;
 use crate::etcd::{Release, Tick};
@@ -43,6 +44,9 @@ pub struct Script {
     /// Operators write the status, and it is compared with etcd. That takes as long as everything else, so only every other
     /// random script has it.
     pub reports: bool,
+    pub tls: Transport,
+    /// Of certificates.
+    pub lifetime: Option<Tick>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +76,9 @@ pub enum Step {
     /// The annotation that asked for it is removed.
     ForgetAdoption,
     Volumes(Volumes),
+    DeleteSecret(Purpose),
+    /// A user restores the authorities that are missing.
+    RestoreAuthorities,
     /// From now on storage lets no volume grow, or does so again.
     GrowthFails(bool),
 }
@@ -101,6 +108,8 @@ impl Script {
             disruption_budget: true,
             windows: Vec::new(),
             reports: true,
+            tls: Transport::default(),
+            lifetime: None,
         }
     }
 
@@ -114,6 +123,8 @@ impl Script {
             edit_volumes: 0,
             drain: 0,
             record_deleted: 0,
+            leaf_deleted: 0,
+            authority_deleted: 0,
             kill: often(15),
             delete_pod: often(10),
             lose_volume: often(6),
@@ -173,7 +184,31 @@ impl Script {
         script.disruption_budget = !random.chance(200);
         script.reports = seed.is_multiple_of(2);
         script.faults.edit_volumes = if random.chance(300) { random.below(16) } else { 0 };
+        script.draw_tls(&mut random);
         script
+    }
+
+    /// Clusters in plain text have the stories that they had before there was anything else.
+    fn draw_tls(&mut self, random: &mut Random) {
+        let (clients, peers) = match random.below(1000) {
+            0..400 => (Scheme::Https, Scheme::Https),
+            400..450 => (Scheme::Https, Scheme::Http),
+            450..500 => (Scheme::Http, Scheme::Https),
+            _ => return,
+        };
+        self.tls = Transport { clients, peers };
+        let mut often = |per_mille: u64| if random.chance(500) { random.below(per_mille + 1) } else { 0 };
+        self.faults.leaf_deleted = often(10);
+        // Two operators that act at once could issue from one each, while a user deletes one after the other.
+        let one = self.operators == 1;
+        self.faults.authority_deleted = often(3) * u64::from(one);
+        self.lifetime = random.chance(300).then(|| random.between(1200, 6000));
+    }
+
+    /// The same as it was before there was TLS.
+    pub fn in_plain_text(mut self) -> Self {
+        (self.faults.leaf_deleted, self.faults.authority_deleted) = (0, 0);
+        Self { tls: Transport::default(), lifetime: None, ..self }
     }
 
     pub fn run(&self) -> Result<Success, Failure> {

@@ -49,6 +49,8 @@ pub struct World {
     pub addresses: BTreeMap<Ordinal, (u64, Tick)>,
     /// More than one operator acts.
     pub has_rivals: bool,
+    /// Of certificates that are not authorities, unless it is that of the operator.
+    pub lifetime: Option<Tick>,
     /// The first violation.
     pub violation: Option<Violation>,
     /// More volumes were lost than a quorum bears.
@@ -80,6 +82,7 @@ impl World {
             ended: Ended::default(),
             addresses: BTreeMap::new(),
             has_rivals: false,
+            lifetime: None,
             violation: None,
             data_at_risk: false,
             order_at_risk: false,
@@ -192,10 +195,8 @@ impl World {
 
     fn consider_start(&mut self, ordinal: Ordinal) {
         let Some(sandbox) = self.kube.sandboxes.get(&ordinal) else { return };
-        if self.now < sandbox.starts || sandbox.ends.is_some() {
-            return;
-        }
-        let (id, Template { cluster, form, .. }) = (sandbox.volume, sandbox.template);
+        let Some(mounted) = sandbox.mounted.filter(|_| sandbox.is_up(self.now)) else { return };
+        let (id, Template { cluster, form, transport, .. }) = (sandbox.volume, sandbox.template);
         if form.flaw == Some(Flaw::ImageMissing) {
             let (reason, message) = ("ImagePullBackOff".into(), String::new());
             let state = Process::CannotStart(Blocked::Container { reason, message });
@@ -216,7 +217,7 @@ impl World {
             Verdict::Restart => (Process::Started, on_volume),
             Verdict::Join(cluster, member) => (Process::Started, Some(etcd::join(cluster, member))),
             Verdict::Found(order) => {
-                self.founding(order.uid, ordinal, cluster);
+                self.founding(order, ordinal, cluster);
                 memory.followed.insert(order.uid);
                 if let Some(volume) = self.kube.volumes.get_mut(&id) {
                     volume.followed = Some(order.uid);
@@ -230,6 +231,10 @@ impl World {
         if unreadable {
             self.violate(Violation::OldEntriesRead(ordinal));
         }
+        // Others would call it by a URL that it does not serve.
+        if data.as_ref().is_some_and(|data| self.scheme(data.cluster) != transport.peers) {
+            self.violate(Violation::OtherScheme(ordinal));
+        }
         let crashes = state == Process::Started && (form.flaw.is_some() || unreadable || is_refused);
         if let Some(data) = data.filter(|_| !crashes) {
             self.note(|| format!("etcd {ordinal} starts as {} with {} entries", data.member, data.log.len()));
@@ -241,6 +246,7 @@ impl World {
         }
         if let Some(sandbox) = self.kube.sandboxes.get_mut(&ordinal) {
             sandbox.memory = memory;
+            sandbox.trusts = mounted;
             if crashes {
                 sandbox.failures += 1;
                 sandbox.starts = self.now + 20;

@@ -5,6 +5,7 @@ use std::time::Instant;
 use etcd_operator_core::decide::{OnDelete, OnStop};
 use etcd_operator_core::observed::Ordinal;
 use etcd_operator_core::schedule::{Schedule, Window};
+use etcd_operator_core::tls::{Purpose, Scheme, Transport};
 use etcd_operator_sim::bugs::Bug;
 use etcd_operator_sim::etcd::{Release, Tick};
 use etcd_operator_sim::form::{Edit, Flaw};
@@ -12,7 +13,10 @@ use etcd_operator_sim::operator::Disturbance;
 use etcd_operator_sim::problem::{Problem, Violation};
 use etcd_operator_sim::run::Success;
 use etcd_operator_sim::script::{Script, Step};
+use etcd_operator_sim::secrets::EVERYWHERE;
 use etcd_operator_sim::volumes::{Class, Volumes};
+
+const LEAFS: [Purpose; 4] = [Purpose::Peer, Purpose::Server, Purpose::Operator, Purpose::Client];
 
 /// Whatever was edited so long ago has had its effect, or never will.
 const SETTLED: Tick = 100;
@@ -22,8 +26,16 @@ fn scripts() -> Vec<(&'static str, Script)> {
     let stop = |on_stop| Script { on_stop, ..sizes(3, &[0]) };
     let steps = |size, steps: &[Step]| Script { steps: steps.to_vec(), ..sizes(size, &[]) };
     let volumes = |mebibytes, class| Step::Volumes(Volumes { mebibytes, class });
+    let secured = |script| Script { tls: EVERYWHERE, ..script };
+    let one_side = |clients, peers| Script { tls: Transport { clients, peers }, ..sizes(3, &[]) };
     vec![
         ("create", sizes(3, &[])),
+        ("create with TLS", secured(sizes(3, &[]))),
+        ("create with TLS for clients", one_side(Scheme::Https, Scheme::Http)),
+        ("create with TLS for peers", one_side(Scheme::Http, Scheme::Https)),
+        ("stop and start with TLS", secured(sizes(3, &[0, 3]))),
+        ("adopt with TLS", secured(steps(3, &[Step::Delete(OnDelete::Retain), Step::Adopt]))),
+        ("certificates are deleted", secured(steps(1, &LEAFS.map(Step::DeleteSecret)))),
         ("scale out", sizes(1, &[3, 5])),
         ("scale in", sizes(5, &[2, 1])),
         ("stop and start", sizes(3, &[0, 3])),

@@ -9,6 +9,7 @@
 
 mod pod;
 mod processes;
+mod projected;
 mod status;
 mod volumes;
 
@@ -19,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Secret};
 use kube::runtime::reflector::Store;
 use kube::runtime::watcher::{Config, Event, watcher};
 use kube::{Api, Client, ResourceExt};
@@ -28,7 +29,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 pub use processes::Processes;
-pub use status::get;
+pub use status::{exchange, get};
 
 /// Below the directory of the settings.
 const VOLUMES: &str = "volumes";
@@ -44,14 +45,16 @@ pub struct Settings {
     pub address: fn(&Pod) -> Option<IpAddr>,
     /// What runs in a pod. Its output is redirected.
     pub command: Box<MakeCommand>,
-    /// How long after a change of a ConfigMap the pods see it.
-    pub config_map_delay: Duration,
+    /// How long after a change of a ConfigMap or a Secret the pods see it.
+    pub refresh_delay: Duration,
     pub probe_every: Duration,
 }
 
 /// Where things are for the process of a pod.
 pub struct Place {
     pub address: IpAddr,
+    /// Of this pod alone.
+    pub directory: PathBuf,
     /// By the name of the volume.
     pub volumes: BTreeMap<String, PathBuf>,
     pub termination_log: PathBuf,
@@ -71,8 +74,11 @@ impl StandIn {
         tasks.spawn(watching);
         let (config_maps, watching) = volumes::watch::<ConfigMap>(&client);
         tasks.spawn(watching);
+        let (secrets, watching) = volumes::watch::<Secret>(&client);
+        tasks.spawn(watching);
         tasks.spawn(volumes::provision(client.clone(), settings.directory.join(VOLUMES)));
-        let node = Arc::new(Node { client, settings, claims, config_maps, failed: watch::Sender::default() });
+        let failed = watch::Sender::default();
+        let node = Arc::new(Node { client, settings, claims, config_maps, secrets, failed });
         tasks.spawn(Arc::clone(&node).run());
         Self { node, _tasks: tasks }
     }
@@ -97,6 +103,7 @@ struct Node {
     settings: Settings,
     claims: Store<PersistentVolumeClaim>,
     config_maps: Store<ConfigMap>,
+    secrets: Store<Secret>,
     /// UIDs of pods whose nodes have failed.
     failed: watch::Sender<BTreeSet<String>>,
 }

@@ -128,6 +128,9 @@ impl Effect {
         let harmless = [
             "patch etcdclusters",
             "patch persistentvolumeclaims ",
+            // What pods trust is never replaced on the word of a cache: then an authority exists already.
+            "create secrets ",
+            "update secrets ",
             "create services ",
             "patch services ",
             "create poddisruptionbudgets ",

@@ -3,65 +3,48 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use etcd_operator::lease;
 use etcd_operator_core::api::{EtcdCluster, FieldVerdict, VERDICTS, Verdict};
 use etcd_operator_core::names::{FORM_ANNOTATION, condition};
+use etcd_operator_core::tls::{self, Certificate, Purpose, Scheme, Transport};
 use etcd_operator_core::validate::validate;
-use k8s_openapi::api::coordination::v1::Lease;
-use kube::Api;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::faults::Faults;
-use crate::operator::{LEASE_NAMESPACE, Operator};
 use crate::recorder::{Objects, Recorder};
-use crate::scenario::until;
+use crate::stage::Stage;
 use crate::steps::{Until, Volumes};
-use crate::world::{CLUSTER, World, world};
+use crate::world::{CLUSTER, world};
 
-struct Edited<'a> {
-    namespace: &'a str,
-    clusters: Api<EtcdCluster>,
-    recorder: &'a Recorder,
-    faults: &'a Faults,
-}
+/// What a cluster is created with by default.
+const TLS: Transport = Transport { clients: Scheme::Https, peers: Scheme::Https };
 
 pub fn every_edit_does_what_its_verdict_says() {
-    let world = world();
-    world.runtime.block_on(run(world));
+    world().runtime.block_on(run());
 }
 
-async fn run(world: &World) {
-    let namespace = world.namespace().await;
-    let faults = Faults::none(&namespace);
-    let recorder = Recorder::start(&world.admin, &namespace).await;
-    let operator = Operator::start(&world.kubeconfig, &faults);
-    let clusters = world.all(&namespace);
-    let edited = Edited { namespace: &namespace, clusters, recorder: &recorder, faults: &faults };
+async fn run() {
+    let stage = Stage::start(world()).await;
     // With a place for labels, so that taking them back leaves the rest of it alone.
     let base = json!({"size": 1, "version": "3.5.21", "podTemplate": {}});
-    let cluster = EtcdCluster::new(CLUSTER, serde_json::from_value(base.clone()).expect("a spec"));
-    edited.clusters.create(&PostParams::default(), &cluster).await.expect("it is accepted");
-    edited.until("created", |it| Until::Ready(1).holds(it)).await;
+    stage.create(base.clone()).await;
 
     let edits: BTreeMap<String, Value> =
         serde_saphyr::from_str(include_str!("../../../core/tests/edits.yaml")).expect("it is YAML");
     for FieldVerdict { field, verdict, .. } in VERDICTS {
         let begun = Instant::now();
-        edited.check(field, verdict, &edits[field], &base).await;
+        Edited(&stage).check(field, verdict, &edits[field], &base).await;
         println!("{field}: {verdict} ({:.1} s)", begun.elapsed().as_secs_f64());
     }
-    edited.clusters.delete(CLUSTER, &DeleteParams::default()).await.expect("it is there");
-    edited.until("deleted", |it| Until::Gone.holds(it)).await;
-    drop(operator);
-    let leases: Api<Lease> = world.all(LEASE_NAMESPACE);
-    leases.delete(lease::NAME, &DeleteParams::default()).await.expect("the operator held it");
+    stage.delete().await;
+    stage.end().await;
 }
+
+struct Edited<'a>(&'a Stage);
 
 impl Edited<'_> {
     async fn check(&self, field: &str, verdict: Verdict, edit: &Value, base: &Value) {
         let pod = self.pod_uid();
-        self.recorder.begin();
+        self.0.recorder.begin();
         match verdict {
             Verdict::Immutable => {
                 let refused = self.patch(edit).await.expect_err("it is rejected");
@@ -70,7 +53,7 @@ impl Edited<'_> {
                     answer.code == 422 && answer.message.contains("cannot be changed"),
                     "{field}: {refused}"
                 );
-                assert_eq!(self.recorder.changes(), BTreeMap::new(), "{field}");
+                assert_eq!(self.0.recorder.changes(), BTreeMap::new(), "{field}");
             }
             Verdict::None => {
                 let cluster = self.patch(edit).await.expect("it is accepted");
@@ -79,11 +62,11 @@ impl Edited<'_> {
                     object(it, "EtcdCluster", CLUSTER)["metadata"]["generation"] == generation
                 };
                 self.until(field, |it| arrived(it) && Until::Ready(1).holds(it)).await;
-                let changed: Vec<_> = self.recorder.changes().into_keys().collect();
+                let changed: Vec<_> = self.0.recorder.changes().into_keys().collect();
                 assert_eq!(changed, [format!("EtcdCluster {CLUSTER}")], "{field}");
             }
             Verdict::Live => {
-                let before = self.all(self.recorder);
+                let before = self.all(&self.0.recorder);
                 self.patch(edit).await.expect("it is accepted");
                 self.until(field, |it| is_in_effect(field, it)).await;
                 assert_eq!(self.pod_uid(), pod, "{field}: no pod restarts");
@@ -97,7 +80,9 @@ impl Edited<'_> {
             }
             Verdict::Rolling => {
                 let cluster = self.patch(edit).await.expect("it is accepted");
-                let form = validate(&cluster).expect("it is valid").form.digest();
+                // As it was created, whatever an edit before asks for.
+                let intent = validate(&cluster).expect("it is valid").with_transport(Some(TLS));
+                let form = intent.form.digest();
                 let has_form =
                     |object: &Value| object["metadata"]["annotations"][FORM_ANNOTATION] == json!(form);
                 let rolled = |it: &Recorder| {
@@ -131,7 +116,7 @@ impl Edited<'_> {
 
     /// Everything, without what counts edits.
     fn all(&self, recorder: &Recorder) -> Objects {
-        let mut objects = recorder.comparable(self.namespace);
+        let mut objects = recorder.comparable(&self.0.namespace);
         for object in objects.values_mut() {
             object["metadata"]["generation"] = Value::Null;
             object["status"]["observedGeneration"] = Value::Null;
@@ -142,16 +127,15 @@ impl Edited<'_> {
     }
 
     async fn patch(&self, spec: &Value) -> kube::Result<EtcdCluster> {
-        let change = Patch::Merge(json!({"spec": spec}));
-        self.clusters.patch(CLUSTER, &PatchParams::default(), &change).await
+        self.0.edit(spec).await
     }
 
     async fn until(&self, field: &str, holds: impl Fn(&Recorder) -> bool) {
-        until(self.recorder, self.faults, field, holds).await;
+        self.0.until(field, holds).await;
     }
 
     fn pod_uid(&self) -> Value {
-        first_pod(self.recorder)["metadata"]["uid"].clone()
+        first_pod(&self.0.recorder)["metadata"]["uid"].clone()
     }
 }
 
@@ -169,6 +153,12 @@ fn reason(recorder: &Recorder, type_: &str) -> String {
 
 fn first_pod(recorder: &Recorder) -> Value {
     object(recorder, "Pod", &format!("{CLUSTER}-0"))
+}
+
+/// What the certificate for the client port says.
+fn server(recorder: &Recorder) -> Certificate {
+    let secret = recorder.secret(Purpose::Server).expect("it is there");
+    tls::read(secret.data.as_ref()).expect("it is a certificate")
 }
 
 /// What users see of an edit that needs no restart.
@@ -191,6 +181,16 @@ fn is_in_effect(field: &str, recorder: &Recorder) -> bool {
         "podDisruptionBudget" => recorder.object("PodDisruptionBudget", CLUSTER).is_none(),
         "podTemplate.annotations" => metadata("annotations", "example.org/note", "hello"),
         "podTemplate.labels" => metadata("labels", "team", "shop"),
+        "security.tls.certificates.dnsNames" => server(recorder).dns_names.contains(&"etcd.example.com".into()),
+        "security.tls.certificates.ipAddresses" => server(recorder).ip_addresses.contains(&"192.0.2.1".into()),
+        "security.tls.certificates.validitySeconds" => {
+            let left = server(recorder).not_after.as_second() - Timestamp::now().as_second();
+            left <= 3600
+        }
+        // It is read when the next certificate is issued.
+        "security.tls.certificates.keyAlgorithm" => {
+            seen && cluster["spec"]["security"]["tls"]["certificates"]["keyAlgorithm"] == "ECDSAP384"
+        }
         "size" => Until::Ready(3).holds(recorder),
         "storage.size" => {
             let volumes = Volumes { size: "20Gi", class: "standard" };

@@ -5,6 +5,8 @@
 //!
 //! `HARNESS_LOG=info` shows the operator's log, `HARNESS_EFFECTS=1` the effects of undisturbed runs.
 
+mod access;
+mod certificates;
 mod faults;
 mod fields;
 mod inside;
@@ -14,6 +16,7 @@ mod oracles;
 mod recorder;
 mod requests;
 mod scenario;
+mod stage;
 mod steps;
 mod sweep;
 mod takeover;
@@ -37,12 +40,18 @@ fn trials() -> Vec<Trial> {
         ),
         trial("arguments_that_etcd_refuses_stop_no_member", sweep::refused_undisturbed),
         trial("create_with_every_effect_hit", || sweep::each_variant(sweep::CREATE)),
+        trial("reissue_with_every_effect_hit", || sweep::each_variant(sweep::REISSUE)),
         trial("scale_with_every_effect_hit", || sweep::each_variant(sweep::SCALE)),
         trial("roll_with_every_effect_hit", || sweep::each_variant(sweep::ROLL)),
         trial("grow_with_every_effect_hit", || sweep::each_variant(sweep::GROW)),
         trial("move_with_every_effect_hit", || sweep::each_variant(sweep::MOVE)),
         trial("single_requests_fail", requests::fail),
         trial("an_operator_takes_over_from_the_previous_version", takeover::from_the_previous_version),
+        trial("a_port_accepts_its_own_authority_alone", certificates::refusals),
+        trial("an_authority_that_is_deleted_is_reported_and_nothing_is_issued", certificates::deleted_authority),
+        trial("a_certificate_that_is_deleted_is_issued_again", certificates::deleted_leaf)
+            .with_ignored_flag(true),
+        trial("certificates_are_renewed_without_a_restart", certificates::renewal).with_ignored_flag(true),
         trial("a_watch_freezes", requests::freeze).with_ignored_flag(true),
         trial("every_edit_does_what_its_verdict_says", fields::every_edit_does_what_its_verdict_says)
             .with_ignored_flag(true),

@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 
 use crate::faults::kube::FaultLayer;
 use crate::faults::{self, Faults};
+use crate::world::DOMAIN;
 
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:etcd-operator-system:etcd-operator";
 pub const LEASE_NAMESPACE: &str = "etcd-operator-system";
@@ -70,7 +71,7 @@ async fn run(kubeconfig: Kubeconfig, faults: &Faults) {
         scope: Scope::Everywhere,
         reach: faults::etcd::reach(faults),
         agent_image: "example.org/operator:dev".into(),
-        domain: "cluster.local".into(),
+        domain: DOMAIN.into(),
         planted_panic: PlantedPanic::default(),
     };
     let election = Election::new(client.clone(), LEASE_NAMESPACE, lease::NAME, "harness");

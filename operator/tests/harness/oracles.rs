@@ -4,14 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use etcd_client::{Client, ConnectOptions};
-use etcd_operator_core::etcd_config::{CLIENT_PORT, METRICS_PORT, PEER_PORT};
+use etcd_operator_core::etcd_config::{METRICS_PORT, PEER_PORT};
+use etcd_operator_core::tls::Purpose;
 use serde_json::Value;
 use testbed::stand_in::get;
 use tokio::task::JoinSet;
 
+use crate::access::{Identity, Member};
 use crate::recorder::Recorder;
-use crate::world::{CLUSTER, address_in};
+use crate::world::CLUSTER;
 
 /// For so long the status may say something else than etcd, when nothing keeps the operator from its work.
 pub const CONTRADICTION: Duration = Duration::from_secs(5);
@@ -22,11 +23,13 @@ const WRITE_GAP: Duration = Duration::from_secs(2);
 /// Scenarios have no more members.
 const ORDINALS: std::ops::Range<u8> = 0..3;
 const SAMPLE_EVERY: Duration = Duration::from_millis(200);
-const WRITE_DEADLINE: Duration = Duration::from_millis(500);
+const PAUSE: Duration = Duration::from_millis(20);
+const WRITES_OF_A_CONNECTION: usize = 50;
 
 pub struct Oracles {
     findings: Arc<Mutex<Findings>>,
     namespace: String,
+    recorder: Arc<Recorder>,
     contradiction: Duration,
     tasks: JoinSet<()>,
 }
@@ -45,15 +48,17 @@ impl Oracles {
     pub fn start(namespace: &str, recorder: &Arc<Recorder>, contradiction: Duration) -> Self {
         let (findings, mut tasks) = (Arc::<Mutex<Findings>>::default(), JoinSet::new());
         tasks.spawn(compare(namespace.to_owned(), Arc::clone(recorder), Arc::clone(&findings)));
-        Self { findings, namespace: namespace.to_owned(), contradiction, tasks }
+        let (namespace, recorder) = (namespace.to_owned(), Arc::clone(recorder));
+        Self { findings, namespace, recorder, contradiction, tasks }
     }
 
     /// From now on a client writes.
     pub fn write(&mut self) {
-        self.tasks.spawn(write(self.namespace.clone(), Arc::clone(&self.findings)));
+        let (recorder, findings) = (Arc::clone(&self.recorder), Arc::clone(&self.findings));
+        self.tasks.spawn(write(self.namespace.clone(), recorder, findings));
     }
 
-    pub fn verdict(self) -> Result<(), String> {
+    pub fn verdict(&self) -> Result<(), String> {
         let findings = lock(&self.findings);
         let long = |(what, time): (&String, &Duration)| {
             (*time > self.contradiction).then(|| format!("for {:.1} s: {what}", time.as_secs_f64()))
@@ -100,12 +105,12 @@ async fn compare(namespace: String, recorder: Arc<Recorder>, findings: Arc<Mutex
 async fn contradictions(namespace: &str, recorder: &Recorder) -> BTreeSet<String> {
     let mut healthy = BTreeSet::new();
     let mut listed: Vec<Value> = Vec::new();
-    for ordinal in ORDINALS {
-        let address = address_in(namespace, ordinal).expect("it is a run");
+    let peer = Identity::of(recorder, Purpose::Peer);
+    for member in ORDINALS.map(|ordinal| Member::new(namespace, ordinal)) {
         // A linearizable read, as etcd itself makes it.
-        if matches!(get((address, METRICS_PORT), "/health").await, Ok((200, _))) {
-            healthy.insert(format!("{CLUSTER}-{ordinal}"));
-            if let Ok((_, body)) = get((address, PEER_PORT), "/members").await {
+        if matches!(get((member.address, METRICS_PORT), "/health").await, Ok((200, _))) {
+            healthy.insert(format!("{CLUSTER}-{}", member.ordinal));
+            if let Ok((_, body)) = member.get(PEER_PORT, &peer, "/members").await {
                 listed = serde_json::from_str(&body).unwrap_or(listed);
             }
         }
@@ -135,18 +140,26 @@ async fn contradictions(namespace: &str, recorder: &Recorder) -> BTreeSet<String
     wrong
 }
 
-/// To one member as long as it takes writes, then to the next.
-async fn write(namespace: String, findings: Arc<Mutex<Findings>>) {
+/// To one member as long as it takes writes, then to the next, and with a new connection every second.
+async fn write(namespace: String, recorder: Arc<Recorder>, findings: Arc<Mutex<Findings>>) {
     lock(&findings).wrote();
-    for ordinal in ORDINALS.cycle() {
-        let address = address_in(&namespace, ordinal).expect("it is a run");
-        let options = ConnectOptions::new().with_connect_timeout(WRITE_DEADLINE).with_timeout(WRITE_DEADLINE);
-        if let Ok(mut client) = Client::connect([format!("{address}:{CLIENT_PORT}")], Some(options)).await {
-            while client.put("key", "value", None).await.is_ok() {
+    let mut members = ORDINALS.map(|ordinal| Member::new(&namespace, ordinal)).cycle();
+    let mut member = members.next();
+    while let Some(current) = &member {
+        let mut serves = false;
+        if let Ok(mut client) = current.client(&recorder).await {
+            for _ in 0..WRITES_OF_A_CONNECTION {
+                serves = client.put("key", "value", None).await.is_ok();
+                if !serves {
+                    break;
+                }
                 lock(&findings).wrote();
-                tokio::time::sleep(Duration::from_millis(20)).await;
+                tokio::time::sleep(PAUSE).await;
             }
         }
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        if !serves {
+            member = members.next();
+            tokio::time::sleep(PAUSE).await;
+        }
     }
 }

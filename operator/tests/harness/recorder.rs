@@ -5,10 +5,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use etcd_operator_core::api::EtcdCluster;
-use etcd_operator_core::names::{ADOPT_ANNOTATION, CLUSTER_UID_LABEL, MEMBER_ID_LABEL, RENDERING_ANNOTATION};
+use etcd_operator_core::names::{
+    ADOPT_ANNOTATION, CLUSTER_LABEL, CLUSTER_UID_LABEL, MEMBER_ID_LABEL, RENDERING_ANNOTATION,
+};
+use etcd_operator_core::tls::Purpose;
 use futures::StreamExt;
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Secret, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::core::{ApiResource, DynamicObject};
 use kube::runtime::watcher::{Config, Event, watcher};
@@ -17,9 +20,15 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use crate::world::CLUSTER;
+
+const SECRET: &str = "Secret";
+
 /// By kind and name.
 pub type Changes = BTreeMap<String, usize>;
 pub type Objects = BTreeMap<String, Value>;
+/// Of members' pods: UIDs, and how often containers were started again.
+pub type Restarts = BTreeMap<String, (Value, Value)>;
 
 pub struct Recorder {
     state: Arc<Mutex<State>>,
@@ -29,14 +38,16 @@ pub struct Recorder {
 struct State {
     changes: Changes,
     objects: Objects,
+    /// As each was last, whether it is still there or not.
+    secrets: Objects,
     last: Instant,
 }
 
 impl Recorder {
     /// Of a namespace in which nothing is yet. Every change from then on counts, so it returns when all watches have begun.
     pub async fn start(client: &Client, namespace: &str) -> Self {
-        let state = State { changes: Changes::new(), objects: Objects::new(), last: Instant::now() };
-        let state = Arc::new(Mutex::new(state));
+        let (changes, objects, secrets) = Default::default();
+        let state = Arc::new(Mutex::new(State { changes, objects, secrets, last: Instant::now() }));
         let mut watches = JoinSet::new();
         let (begun, mut all_begun) = mpsc::channel::<()>(1);
         for kind in [
@@ -45,6 +56,7 @@ impl Recorder {
             ApiResource::erase::<StatefulSet>(&()),
             ApiResource::erase::<Pod>(&()),
             ApiResource::erase::<PersistentVolumeClaim>(&()),
+            ApiResource::erase::<Secret>(&()),
             ApiResource::erase::<Service>(&()),
             ApiResource::erase::<PodDisruptionBudget>(&()),
         ] {
@@ -78,6 +90,46 @@ impl Recorder {
         self.state().objects.get(&format!("{kind} {name}")).cloned()
     }
 
+    /// As it was last, whether it is still there or not: whoever has read it can use it.
+    pub fn secret(&self, purpose: Purpose) -> Option<Secret> {
+        let mut secret = self.state().secrets.get(&secret_key(purpose)).cloned()?;
+        // They are as the recorder writes them, and not as the API server does.
+        let fields = secret.as_object_mut().expect("it is an object");
+        fields.retain(|name, _| name != "apiVersion" && name != "kind");
+        Some(serde_json::from_value(secret).expect("it is a Secret"))
+    }
+
+    pub fn has_secret(&self, purpose: Purpose) -> bool {
+        self.state().objects.contains_key(&secret_key(purpose))
+    }
+
+    /// What the Secrets of all certificates hold that are not authorities.
+    pub fn leafs(&self) -> Objects {
+        let state = self.state();
+        let leafs = Purpose::ALL.into_iter().filter(|it| it.issuer().is_some()).map(secret_key);
+        leafs.filter_map(|key| Some((key.clone(), state.objects.get(&key)?["data"].clone()))).collect()
+    }
+
+    pub fn members(&self) -> Restarts {
+        let state = self.state();
+        let of_members = state.objects.iter().filter(|(_, it)| {
+            it["kind"] == "Pod" && it["metadata"]["labels"][CLUSTER_LABEL].is_string()
+        });
+        let restarts = |pod: &Value| {
+            let count = pod["status"]["containerStatuses"][0]["restartCount"].clone();
+            (pod["metadata"]["uid"].clone(), count)
+        };
+        let name = |pod: &Value| pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        of_members.map(|(_, pod)| (name(pod), restarts(pod))).collect()
+    }
+
+    /// Of the cluster; null if it has none.
+    pub fn condition(&self, type_: &str) -> Value {
+        let cluster = self.object("EtcdCluster", CLUSTER).unwrap_or_default();
+        let conditions = cluster["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        conditions.into_iter().find(|it| it["type"] == type_).unwrap_or_default()
+    }
+
     /// Of everything that is there.
     pub fn kinds(&self) -> BTreeSet<String> {
         let state = self.state();
@@ -99,6 +151,10 @@ impl Recorder {
             if object["kind"] != "EtcdCluster" {
                 object["status"] = Value::Null;
             }
+            // Keys are random. That there are some is not.
+            if let Some(data) = object["data"].as_object_mut().filter(|_| name.starts_with(SECRET)) {
+                data.values_mut().for_each(|value| *value = value.is_string().into());
+            }
             // How often they change on the way is chance.
             if object["kind"] == "StatefulSet" || object["kind"] == "PodDisruptionBudget" {
                 object["metadata"]["generation"] = Value::Null;
@@ -112,6 +168,10 @@ impl Recorder {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn secret_key(purpose: Purpose) -> String {
+    format!("{SECRET} {CLUSTER}-{}", purpose.suffix())
 }
 
 async fn watch(objects: Api<DynamicObject>, kind: String, state: Arc<Mutex<State>>, begun: mpsc::Sender<()>) {
@@ -137,6 +197,9 @@ async fn watch(objects: Api<DynamicObject>, kind: String, state: Arc<Mutex<State
         object["apiVersion"] = Value::Null;
         object["kind"] = kind.clone().into();
         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        if kind == SECRET && !deleted {
+            state.secrets.insert(key.clone(), object.clone());
+        }
         let before = match deleted {
             true => state.objects.remove(&key),
             false => state.objects.insert(key.clone(), object.clone()),
@@ -162,6 +225,9 @@ fn without_status(mut object: Value) -> Value {
     }
     object
 }
+
+/// What follows is the name of the first certificate that expires, of several in the same second, and when.
+const FIRST_TO_EXPIRE: &str = "; the first certificate to expire is ";
 
 /// Fields whose values nobody chose.
 const CHANCE: [&str; 15] = [
@@ -204,6 +270,9 @@ fn simplify(value: &mut Value, words: &[(&str, &str)]) {
         Value::String(text) => {
             for (from, to) in words {
                 *text = text.replace(from, to);
+            }
+            if let Some((before, _)) = text.split_once(FIRST_TO_EXPIRE) {
+                *text = before.to_owned();
             }
             if let Some((before, after)) = text.split_once(SINCE)
                 && let Some((_, after)) = after.split_once("Z:")

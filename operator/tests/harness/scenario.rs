@@ -27,11 +27,17 @@ const QUIET: Duration = Duration::from_millis(500);
 const POLL: Duration = Duration::from_millis(20);
 
 /// Waits until this holds and nothing is written any more.
-pub async fn until(recorder: &Recorder, faults: &Faults, what: &str, holds: impl Fn(&Recorder) -> bool) {
+pub async fn until(
+    limit: Duration,
+    recorder: &Recorder,
+    faults: &Faults,
+    what: &str,
+    holds: impl Fn(&Recorder) -> bool,
+) {
     let begun = Instant::now();
     while !holds(recorder) || recorder.quiet_for().min(faults.quiet_for()) < QUIET {
         let status = || recorder.object("EtcdCluster", CLUSTER).unwrap_or_default()["status"].clone();
-        assert!(begun.elapsed() < LIMIT, "{what}: not in effect\n{:#}", status());
+        assert!(begun.elapsed() < limit, "{what}: not in effect\n{:#}", status());
         tokio::time::sleep(POLL).await;
     }
 }
@@ -47,6 +53,8 @@ pub struct Scenario {
     pub keeps_serving: bool,
     pub version: &'static str,
     pub on_delete: &'static str,
+    /// Connections to members are not encrypted.
+    pub plain: bool,
     /// How long each step after the setup may take.
     pub limit: Duration,
 }
@@ -54,7 +62,8 @@ pub struct Scenario {
 impl Scenario {
     pub const fn new(name: &'static str, steps: &'static [Step]) -> Self {
         let (setup, keeps_serving, version) = (0, false, inside::TWO_LEARNERS);
-        Self { name, steps, setup, keeps_serving, version, on_delete: "Retain", limit: LIMIT }
+        let (on_delete, plain, limit) = ("Retain", false, LIMIT);
+        Self { name, steps, setup, keeps_serving, version, on_delete, plain, limit }
     }
 }
 
@@ -76,7 +85,7 @@ pub struct Ran {
 struct Run<'a> {
     cluster: Cluster<'a>,
     faults: &'a Faults,
-    recorder: Arc<Recorder>,
+    recorder: &'a Recorder,
     oracles: Oracles,
     operator: Option<Operator>,
 }
@@ -95,8 +104,8 @@ impl Scenario {
         let contradiction = if reference.is_some() { CONTRADICTION_DISTURBED } else { CONTRADICTION };
         let oracles = Oracles::start(&namespace, &recorder, contradiction);
         let operator = Some(Operator::start(&world.kubeconfig, &faults));
-        let cluster = Cluster::new(world, &namespace);
-        let mut run = Run { cluster, faults: &faults, recorder, oracles, operator };
+        let cluster = Cluster::new(world, &namespace, &recorder);
+        let mut run = Run { cluster, faults: &faults, recorder: &recorder, oracles, operator };
         let ran = run.steps(self, reference).await;
         let verdict = run.end().await;
         ran.and_then(|ran| verdict.map(|()| ran))
@@ -150,7 +159,7 @@ impl Run<'_> {
                 self.start_again().await;
             }
             let quiet = self.recorder.quiet_for().min(self.faults.quiet_for()) >= QUIET;
-            if quiet && until.holds(&self.recorder) {
+            if quiet && until.holds(self.recorder) {
                 let objects = self.recorder.comparable(self.cluster.namespace);
                 if expected.is_none_or(|expected| *expected == objects) {
                     return Ok(objects);
@@ -185,27 +194,30 @@ impl Run<'_> {
         self.operator = Some(Operator::start(&world.kubeconfig, self.faults));
     }
 
-    /// Leaves nothing that runs, without waiting for it.
-    async fn end(mut self) -> Result<(), String> {
+    async fn end(self) -> Result<(), String> {
         let verdict = self.oracles.verdict();
-        self.operator = None;
-        let Cluster { world, namespace, .. } = self.cluster;
-        let (now, all) = (DeleteParams::default().grace_period(0), ListParams::default());
-        let leases: Api<Lease> = world.all(LEASE_NAMESPACE);
-        let clusters: Api<EtcdCluster> = world.all(namespace);
-        let sets: Api<StatefulSet> = world.all(namespace);
-        let pods: Api<Pod> = world.all(namespace);
-        let claims: Api<PersistentVolumeClaim> = world.all(namespace);
-        let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-        // What is not there need not be deleted.
-        let _ = leases.delete(lease::NAME, &DeleteParams::default()).await;
-        let _ = clusters.patch(CLUSTER, &PatchParams::default(), &free).await;
-        let _ = clusters.delete(CLUSTER, &DeleteParams::default()).await;
-        let _ = sets.delete(CLUSTER, &DeleteParams::background()).await;
-        let _ = pods.delete_collection(&now, &all).await;
-        let _ = claims.delete_collection(&DeleteParams::default(), &all).await;
+        drop(self.operator);
+        clean_up(self.cluster.world, self.cluster.namespace).await;
         verdict
     }
+}
+
+/// When no operator runs any more. Leaves nothing that runs, without waiting for it.
+pub async fn clean_up(world: &World, namespace: &str) {
+    let (now, all) = (DeleteParams::default().grace_period(0), ListParams::default());
+    let leases: Api<Lease> = world.all(LEASE_NAMESPACE);
+    let clusters: Api<EtcdCluster> = world.all(namespace);
+    let sets: Api<StatefulSet> = world.all(namespace);
+    let pods: Api<Pod> = world.all(namespace);
+    let claims: Api<PersistentVolumeClaim> = world.all(namespace);
+    let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    // What is not there need not be deleted.
+    let _ = leases.delete(lease::NAME, &DeleteParams::default()).await;
+    let _ = clusters.patch(CLUSTER, &PatchParams::default(), &free).await;
+    let _ = clusters.delete(CLUSTER, &DeleteParams::default()).await;
+    let _ = sets.delete(CLUSTER, &DeleteParams::background()).await;
+    let _ = pods.delete_collection(&now, &all).await;
+    let _ = claims.delete_collection(&DeleteParams::default(), &all).await;
 }
 
 /// One effect a line.

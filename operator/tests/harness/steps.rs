@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use etcd_client::Client;
 use etcd_operator_core::api::EtcdCluster;
-use etcd_operator_core::etcd_config::{CLIENT_PORT, PEER_PORT};
+use etcd_operator_core::etcd_config::PEER_PORT;
 use etcd_operator_core::form;
 use etcd_operator_core::names::{
     ADOPT_ANNOTATION, CLUSTER_LABEL, FORM_ANNOTATION, MEMBER_ID_LABEL, condition,
@@ -15,7 +14,8 @@ use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
-use crate::recorder::Recorder;
+use crate::access::Member;
+use crate::recorder::{Objects, Recorder, Restarts};
 use crate::scenario::Scenario;
 use crate::world::{self, CLUSTER, World};
 
@@ -46,6 +46,8 @@ pub enum Step {
     LosePod(u8),
     /// This member becomes the leader.
     Lead(u8),
+    /// A merge patch of the spec for which every certificate is issued again.
+    Reissue(&'static str),
     /// A merge patch of the spec that leaves every volume with this size and class.
     Volumes(&'static str, Volumes),
 }
@@ -84,6 +86,12 @@ pub enum Until {
     Stopped {
         size: u8,
     },
+    /// Ready, all certificates are other ones than before, and no member has restarted.
+    Reissued {
+        size: u8,
+        before: Objects,
+        members: Restarts,
+    },
     /// Ready, and every volume is like this.
     Provisioned {
         size: u8,
@@ -104,13 +112,14 @@ pub enum Until {
 pub struct Cluster<'a> {
     pub world: &'a World,
     pub namespace: &'a str,
+    recorder: &'a Recorder,
     size: Option<u8>,
     uid: Option<String>,
 }
 
 impl<'a> Cluster<'a> {
-    pub fn new(world: &'a World, namespace: &'a str) -> Self {
-        Self { world, namespace, size: None, uid: None }
+    pub fn new(world: &'a World, namespace: &'a str, recorder: &'a Recorder) -> Self {
+        Self { world, namespace, recorder, size: None, uid: None }
     }
 
     pub async fn take(&mut self, step: Step, scenario: &Scenario) -> Until {
@@ -124,7 +133,11 @@ impl<'a> Cluster<'a> {
             }
             Step::Size(size) | Step::Adopt(size) => {
                 let (version, on_delete) = (scenario.version, scenario.on_delete);
-                let spec = json!({"size": size, "version": version, "storage": {"onDelete": on_delete}});
+                let mut spec =
+                    json!({"size": size, "version": version, "storage": {"onDelete": on_delete}});
+                if scenario.plain {
+                    spec["security"] = json!({"tls": {"enabled": false}});
+                }
                 let mut cluster = EtcdCluster::new(CLUSTER, serde_json::from_value(spec).expect("a spec"));
                 let adopts = self.uid.take().filter(|_| matches!(step, Step::Adopt(_)));
                 let adopts = adopts.map(|uid| (ADOPT_ANNOTATION.to_owned(), uid));
@@ -192,6 +205,11 @@ impl<'a> Cluster<'a> {
                 self.delete_pod(ordinal, &DeleteParams::default()).await;
                 Until::Returned { pod, uid }
             }
+            Step::Reissue(change) => {
+                let (before, members) = (self.recorder.leafs(), self.recorder.members());
+                self.edit(change).await;
+                Until::Reissued { size: self.size.unwrap_or_default(), before, members }
+            }
             Step::Volumes(change, volumes) => {
                 self.edit(change).await;
                 Until::Provisioned { size: self.size.unwrap_or_default(), volumes }
@@ -225,11 +243,9 @@ impl<'a> Cluster<'a> {
 
     async fn lead(&self, ordinal: u8) {
         let size = self.size.unwrap_or_default();
-        let addresses = (0..size).map(|it| world::address_in(self.namespace, it).expect("it is a run"));
         let mut members = Vec::new();
-        for address in addresses {
-            let mut client =
-                Client::connect([format!("{address}:{CLIENT_PORT}")], None).await.expect("it serves");
+        for member in (0..size).map(|it| Member::new(self.namespace, it)) {
+            let mut client = member.client(self.recorder).await.expect("it serves");
             let status = client.status().await.expect("it serves");
             members.push((client, status.header().expect("it has one").member_id(), status.leader()));
         }
@@ -284,6 +300,14 @@ impl Until {
                 let others = (0..*size).filter(|it| form_of(recorder, &pod_name(*it)) != recorded).count();
                 let serving = cluster()["status"]["readyReplicas"] == json!(size - 1);
                 serving && recorded.is_some() && others == 1 && template(recorder) == recorded
+            }
+            Self::Reissued { size, before, members } => {
+                let now = recorder.leafs();
+                let is_another = |(name, leaf): (&String, &Value)| before.get(name) != Some(leaf);
+                is_ready(&cluster(), *size)
+                    && now.len() == before.len()
+                    && now.iter().all(is_another)
+                    && recorder.members() == *members
             }
             Self::Provisioned { size, volumes } => {
                 let all = (0..*size).all(|it| has_volume(recorder, it, *volumes));

@@ -71,6 +71,20 @@ const CRASH: Scenario = Scenario {
         ],
     )
 };
+/// Certificates of another lifetime, without a restart.
+pub const REISSUE: Scenario = Scenario {
+    setup: 1,
+    keeps_serving: true,
+    ..Scenario::new(
+        "reissue 3",
+        &[
+            Step::Size(3),
+            Step::Reissue(r#"{"security": {"tls": {"certificates": {"validitySeconds": 86400}}}}"#),
+        ],
+    )
+};
+/// As all clusters of earlier versions.
+const PLAIN: Scenario = Scenario { name: "scale 1, 3, 1 in plain text", plain: true, ..SCALE };
 const GROWN: Volumes = Volumes { size: "20Gi", class: "standard" };
 const MOVED: Volumes = Volumes { size: "10Gi", class: "standard-retain" };
 /// No member restarts, and the StatefulSet is created again.
@@ -88,9 +102,11 @@ pub const MOVE: Scenario = Scenario {
         &[Step::Size(3), Step::Volumes(r#"{"storage": {"storageClassName": "standard-retain"}}"#, MOVED)],
     )
 };
-pub const ALL: [Scenario; 14] = [
+pub const ALL: [Scenario; 16] = [
     CREATE,
     SCALE,
+    PLAIN,
+    REISSUE,
     STOP,
     START,
     DELETE,
@@ -113,7 +129,7 @@ const VARIANTS: [(&str, Fault); 4] = [
 ];
 
 pub fn scale_undisturbed() {
-    world().runtime.block_on(undisturbed(SCALE));
+    world().runtime.block_on(undisturbed(PLAIN));
 }
 
 pub fn refused_undisturbed() {

@@ -2,15 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use etcd_operator_core::agent::{environment, path};
+use etcd_operator_core::member::MAX_SIZE;
 use etcd_operator_core::names::Names;
 use etcd_operator_core::observed::Ordinal;
-use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
+use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount, VolumeMount};
 use kube::api::PostParams;
 use kube::core::NamespaceResourceScope;
 use kube::runtime::wait::await_condition;
@@ -25,6 +27,7 @@ use tokio::runtime::Runtime;
 use crate::inside;
 
 pub const CLUSTER: &str = "kv";
+pub const DOMAIN: &str = "cluster.local";
 const NAMESPACES: &str = "run-";
 /// No other images exist.
 const REPOSITORY: &str = "quay.io/coreos/etcd";
@@ -71,7 +74,7 @@ impl World {
             directory: api.directory().join("stand-in"),
             address,
             command: Box::new(move |pod, place| command(Command::new(&agent), pod, place, &programs)),
-            config_map_delay: Duration::from_millis(50),
+            refresh_delay: Duration::from_millis(50),
             probe_every: Duration::from_millis(50),
         };
         let stand_in = {
@@ -87,11 +90,10 @@ impl World {
         static COUNT: AtomicU16 = AtomicU16::new(1);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("{NAMESPACES}{number}");
-        let names =
-            Names { namespace: name.clone(), cluster: CLUSTER.into(), domain: "cluster.local".into() };
-        let hosts: Vec<_> =
-            Ordinal::below(9).map(|it| (inside::address(number, it.0), names.pod_host(it))).collect();
-        inside::add_names(&hosts);
+        let names = names(&name);
+        // That of the peer Service leads to all of them: etcd looks for the address of a caller there.
+        let of_pod = |it: Ordinal| [names.pod_host(it), names.peer_host()].map(|host| (inside::address(number, it.0), host));
+        inside::add_names(&Ordinal::below(MAX_SIZE).flat_map(of_pod).collect::<Vec<_>>());
         let namespace: Namespace =
             serde_json::from_value(json!({"metadata": {"name": name}})).expect("a namespace");
         Api::all(self.admin.clone()).create(&PostParams::default(), &namespace).await.expect("it is new");
@@ -123,6 +125,11 @@ fn address(pod: &Pod) -> Option<IpAddr> {
     let behind = name.strip_prefix(CLUSTER)?.strip_prefix('-')?;
     let ordinal = behind.strip_prefix("preflight-").unwrap_or(behind).parse().ok()?;
     address_in(&pod.namespace()?, ordinal)
+}
+
+/// Of the cluster in the namespace of a run.
+pub fn names(namespace: &str) -> Names {
+    Names { namespace: namespace.into(), cluster: CLUSTER.into(), domain: DOMAIN.into() }
 }
 
 /// Of a pod in the namespace of a run.
@@ -166,8 +173,22 @@ fn command(
         agent.env(variable, &place.volumes[&mount.name]);
     }
     agent
+        .env(environment::TLS, tls_directory(&mounts, place))
         .env(environment::LISTEN, place.address.to_string())
         .env(environment::ETCD, etcd)
         .env(environment::TERMINATION_LOG, &place.termination_log);
     Some(agent)
+}
+
+/// With a link for each Secret where the pod would mount it.
+fn tls_directory(mounts: &[VolumeMount], place: &Place) -> PathBuf {
+    let directory = place.directory.join("tls");
+    std::fs::create_dir_all(&directory).expect("it can be created");
+    for mount in mounts {
+        let Ok(name) = Path::new(&mount.mount_path).strip_prefix(path::TLS) else { continue };
+        let linked = symlink(&place.volumes[&mount.name], directory.join(name));
+        // A container that starts again finds it.
+        assert!(linked.is_ok() || directory.join(name).exists(), "{linked:?}");
+    }
+    directory
 }

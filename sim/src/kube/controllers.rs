@@ -7,6 +7,7 @@ use super::{Claim, Kube, Pod, Sandbox, SetSpec, Template, Volume};
 use crate::agent::Memory;
 use crate::etcd::Tick;
 use crate::random::Random;
+use crate::secrets::Authorities;
 use crate::volumes::Class;
 
 /// Kubernetes waits for more than five minutes by default; nothing happens in the rest of them.
@@ -27,6 +28,7 @@ impl Kube {
             self.run_kubelet(ordinal, random, now);
         }
         self.run_preflights(random, now);
+        self.mount_secrets(random, now);
         self.protect_claims();
         self.grow_volumes(random);
         self.report(random, now);
@@ -42,6 +44,7 @@ impl Kube {
         self.objects.record.take_if(|record| Some(record.cluster) != cluster);
         self.objects.order.take_if(|order| Some(order.cluster) != cluster);
         self.objects.preflights.retain(|_, preflight| Some(preflight.cluster) == cluster);
+        self.objects.secrets.retain(|_, secret| Some(secret.cluster) == cluster);
         let set = self.objects.set.map(|set| set.uid);
         self.objects
             .pods
@@ -157,6 +160,8 @@ impl Kube {
             node,
             volume,
             order: self.objects.order,
+            mounted: template.transport.is_plain().then(Authorities::default),
+            trusts: Authorities::default(),
             starts: now + random.between(1, 15),
             published_from: now + random.between(0, 10),
             state: Process::Beginning,
@@ -198,7 +203,7 @@ impl Kube {
                 sandbox.order = objects.order;
             }
             let Some(pod) = objects.pods.get_mut(ordinal) else { continue };
-            let published = now >= sandbox.published_from;
+            let published = sandbox.is_published(now);
             let heard = random.chance(500) && up;
             let ready = sandbox.ready && sandbox.ends.is_none();
             if heard && (&pod.reported, pod.published, pod.ready) != (&sandbox.state, published, ready) {

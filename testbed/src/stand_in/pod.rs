@@ -65,12 +65,22 @@ impl Life {
         };
         self.bind().await?;
         let mut container = Container { restarts: 0, last: None, started: Timestamp::now(), ready: false };
+        if !mounted.can_be_written(&self.node) {
+            self.report(&container.creating()).await?;
+        }
+        while !mounted.can_be_written(&self.node) {
+            self.node_returned().await?;
+            if self.is_deleted() {
+                return self.delete().await;
+            }
+            tokio::time::sleep(TICK).await;
+        }
         loop {
             self.node_returned().await?;
             if self.is_deleted() {
                 return self.delete().await;
             }
-            mounted.refresh(&self.node.config_maps, Duration::ZERO)?;
+            mounted.refresh(&self.node, Duration::ZERO)?;
             let Some(mut process) = self.start(&mounted)? else {
                 self.report(&container.without_image()).await?;
                 self.deleted_or_node_failed().await?;
@@ -159,9 +169,10 @@ impl Life {
         std::fs::create_dir_all(&directory).context("cannot create the directory of the pod")?;
         let termination_log = directory.join("termination-log");
         let _ = std::fs::remove_file(&termination_log);
-        let place = Place { address: self.address, volumes: mounted.paths.clone(), termination_log };
+        let (address, volumes) = (self.address, mounted.paths.clone());
+        let place = Place { address, directory, volumes, termination_log };
         let Some(mut command) = (self.node.settings.command)(&pod, &place) else { return Ok(None) };
-        log_to(command.as_std_mut(), &directory.join(LOG))?;
+        log_to(command.as_std_mut(), &place.directory.join(LOG))?;
         command.kill_on_drop(true).spawn().map(Some).context("cannot start the process")
     }
 
@@ -192,7 +203,7 @@ impl Life {
                 }
                 changed = self.pod.changed() => changed?,
                 _ = tick.tick() => {
-                    mounted.refresh(&self.node.config_maps, self.node.settings.config_map_delay)?;
+                    mounted.refresh(&self.node, self.node.settings.refresh_delay)?;
                     let ready = status::probe(&self.current(), self.address).await;
                     if ready != container.ready {
                         container.ready = ready;

@@ -15,10 +15,12 @@ use k8s_openapi::api::core::v1::{HTTPGetAction, Pod};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::ResourceExt;
 use serde_json::{Value, json};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 /// There is no object of this name: nothing that runs here looks for one.
 pub const NODE: &str = "stand-in";
+const CREATING: &str = "ContainerCreating";
 const DEADLINE: Duration = Duration::from_secs(1);
 
 pub struct Container {
@@ -51,6 +53,11 @@ impl Container {
         self.status(exit.state())
     }
 
+    /// Its volumes are not mounted yet.
+    pub fn creating(&self) -> Value {
+        self.status(json!({"waiting": {"reason": CREATING}}))
+    }
+
     pub fn without_image(&self) -> Value {
         self.status(json!({"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}}))
     }
@@ -73,7 +80,11 @@ pub fn of_pod(pod: &Pod, address: IpAddr, container: &Value) -> Value {
     let mut container = container.clone();
     container["name"] = json!(name);
     let ready = if container["ready"] == json!(true) { "True" } else { "False" };
+    // Without its volumes a pod has no network either.
+    let is_created = container["state"]["waiting"]["reason"] != CREATING;
+    let addresses: Vec<String> = is_created.then(|| address.to_string()).into_iter().collect();
     let phase = match container["state"]["terminated"]["exitCode"].as_i64() {
+        None if !is_created => "Pending",
         None => "Running",
         Some(0) => "Succeeded",
         Some(_) => "Failed",
@@ -82,8 +93,8 @@ pub fn of_pod(pod: &Pod, address: IpAddr, container: &Value) -> Value {
         "metadata": {"uid": pod.uid()},
         "status": {
             "phase": phase,
-            "podIP": address.to_string(),
-            "podIPs": [{"ip": address.to_string()}],
+            "podIP": addresses.first(),
+            "podIPs": addresses.iter().map(|ip| json!({"ip": ip})).collect::<Vec<_>>(),
             "conditions": [
                 {"type": "PodScheduled", "status": "True"},
                 {"type": "Initialized", "status": "True"},
@@ -114,9 +125,17 @@ pub async fn get(at: impl Into<SocketAddr>, path: &str) -> io::Result<(u16, Stri
 }
 
 async fn answer(at: SocketAddr, path: &str) -> io::Result<(u16, String)> {
-    let stream = TokioIo::new(TcpStream::connect(at).await?);
-    let (mut sender, connection) = http1::handshake(stream).await.map_err(io::Error::other)?;
-    let request = Request::get(path).header(HOST, at.to_string()).body(Empty::<Bytes>::new());
+    exchange(TcpStream::connect(at).await?, &at.to_string(), path).await
+}
+
+/// One HTTP request over a connection, and what is answered.
+pub async fn exchange<S>(stream: S, host: &str, path: &str) -> io::Result<(u16, String)>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send,
+{
+    let (mut sender, connection) =
+        http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
+    let request = Request::get(path).header(HOST, host).body(Empty::<Bytes>::new());
     let answer = async {
         let response =
             sender.send_request(request.map_err(io::Error::other)?).await.map_err(io::Error::other)?;

@@ -1,15 +1,15 @@
-//! Volumes as directories: one for each claim, by its UID, and one for each ConfigMap or emptyDir of a pod.
+//! Volumes as directories: one for each claim, by its UID, and one for each ConfigMap, Secret or emptyDir of a pod.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::fs;
 use std::hash::Hash;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use futures::StreamExt;
-use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::runtime::reflector::{self, ObjectRef, Store};
 use kube::runtime::watcher::{Config, Event, watcher};
@@ -19,6 +19,7 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use super::Node;
+use super::projected::{Projected, Source};
 use crate::control_plane::apply;
 use crate::volumes::{growth, storage_classes};
 
@@ -107,22 +108,13 @@ fn volume_for(claim: &PersistentVolumeClaim, directory: &Path) -> PersistentVolu
 /// The volumes of one pod.
 pub struct Mounted {
     pub paths: BTreeMap<String, PathBuf>,
-    /// By the name of the volume.
-    config_maps: BTreeMap<String, FromConfigMap>,
-}
-
-struct FromConfigMap {
-    object: ObjectRef<ConfigMap>,
-    path: PathBuf,
-    written: BTreeMap<String, String>,
-    /// What it is to be next, and since when that is known.
-    next: Option<(BTreeMap<String, String>, Instant)>,
+    projected: Vec<Projected>,
 }
 
 impl Mounted {
     /// Nothing while a claim has no volume.
     pub fn of(pod: &Pod, node: &Node, directory: &Path) -> Result<Option<Self>> {
-        let mut mounted = Self { paths: BTreeMap::new(), config_maps: BTreeMap::new() };
+        let mut mounted = Self { paths: BTreeMap::new(), projected: Vec::new() };
         let namespace = pod.namespace().unwrap_or_default();
         let volumes = pod.spec.clone().unwrap_or_default().volumes.unwrap_or_default();
         for volume in volumes {
@@ -136,11 +128,8 @@ impl Mounted {
                     return Ok(None);
                 };
                 path = node.volumes().join(claim.uid().unwrap_or_default());
-            } else if let Some(source) = volume.config_map {
-                let object = ObjectRef::new(&source.name).within(&namespace);
-                let (written, next) = (BTreeMap::new(), None);
-                let source = FromConfigMap { object, path: path.clone(), written, next };
-                mounted.config_maps.insert(volume.name.clone(), source);
+            } else if let Some(source) = Source::of(&volume, &namespace) {
+                mounted.projected.push(Projected::new(source, path.clone()));
             }
             fs::create_dir_all(&path).with_context(|| format!("cannot create {}", path.display()))?;
             mounted.paths.insert(volume.name, path);
@@ -148,37 +137,13 @@ impl Mounted {
         Ok(Some(mounted))
     }
 
-    /// Writes what has been known for longer than the delay.
-    pub fn refresh(&mut self, store: &Store<ConfigMap>, delay: Duration) -> Result<()> {
-        for source in self.config_maps.values_mut() {
-            let data = store.get(&source.object).and_then(|object| object.data.clone()).unwrap_or_default();
-            if data == source.written {
-                source.next = None;
-                continue;
-            }
-            let next = source.next.take().filter(|(known, _)| *known == data);
-            let (data, since) = next.unwrap_or_else(|| (data, Instant::now()));
-            match since.elapsed() >= delay {
-                true => source.write(data)?,
-                false => source.next = Some((data, since)),
-            }
-        }
-        Ok(())
+    /// Whether everything is there without which the pod does not start.
+    pub fn can_be_written(&self, node: &Node) -> bool {
+        self.projected.iter().all(|volume| volume.can_be_written(node))
     }
-}
 
-impl FromConfigMap {
-    /// Each file appears whole.
-    fn write(&mut self, data: BTreeMap<String, String>) -> Result<()> {
-        for gone in self.written.keys().filter(|key| !data.contains_key(*key)) {
-            fs::remove_file(self.path.join(gone)).context("cannot remove a file of a ConfigMap")?;
-        }
-        for (key, text) in &data {
-            let temporary = self.path.join(format!("..{key}"));
-            fs::write(&temporary, text).context("cannot write a file of a ConfigMap")?;
-            fs::rename(&temporary, self.path.join(key)).context("cannot rename a file of a ConfigMap")?;
-        }
-        self.written = data;
-        Ok(())
+    /// Writes what has been known for longer than the delay.
+    pub fn refresh(&mut self, node: &Node, delay: Duration) -> Result<()> {
+        self.projected.iter_mut().try_for_each(|volume| volume.refresh(node, delay))
     }
 }

@@ -16,6 +16,8 @@ use super::{Fault, Faults};
 /// Calls that change the members, or which of them leads.
 const EFFECTS: [&str; 4] = ["MemberAdd", "MemberPromote", "MemberRemove", "MoveLeader"];
 
+const STATUS: &str = "grpc-status";
+
 /// Pods by their addresses, with the faults of a run.
 pub fn reach(faults: &Faults) -> Reach {
     let faults = faults.clone();
@@ -71,9 +73,8 @@ async fn call(
         }
         None | Some(Fault::LoseAnswer | Fault::KillAfter) => {}
     }
-    let answer = channel.call(request).await?;
-    // A refusal comes without a message, so its status is in the head.
-    if answer.headers().get("grpc-status").is_some_and(|status| status != "0") {
+    let (answer, refused) = whole(channel.call(request).await?).await?;
+    if refused {
         return Ok(answer);
     }
     attempt.is_carried_out();
@@ -90,10 +91,23 @@ async fn call(
     }
 }
 
+/// An answer with all of its messages, and whether it is a refusal. The status of one is in the head, because no message
+/// follows; over TLS etcd serves gRPC in another way, and it is behind the messages.
+async fn whole(answer: Response<Body>) -> Result<(Response<Body>, bool), BoxError> {
+    let (head, body) = answer.into_parts();
+    let body = body.collect().await?;
+    let trailers = body.trailers().cloned();
+    let status = head.headers.get(STATUS).or_else(|| trailers.as_ref()?.get(STATUS));
+    let refused = status.is_some_and(|status| status != "0");
+    let trailers = std::future::ready(trailers.map(Ok));
+    let body = Body::new(Full::new(body.to_bytes()).with_trailers(trailers));
+    Ok((Response::from_parts(head, body), refused))
+}
+
 /// The URL in the message, or the message itself, behind the five bytes that gRPC puts in front of it.
 fn argument(message: &[u8]) -> String {
     let text = String::from_utf8_lossy(message);
-    match text.find("http://") {
+    match text.find("http") {
         Some(begin) => text[begin..].chars().take_while(|it| it.is_ascii_graphic()).collect(),
         None => message.iter().skip(5).map(|byte| format!("{byte:02x}")).collect(),
     }
@@ -107,7 +121,7 @@ fn broken() -> BoxError {
 fn timed_out() -> Response<Body> {
     let response = Response::builder()
         .header("content-type", "application/grpc")
-        .header("grpc-status", "14")
+        .header(STATUS, "14")
         .header("grpc-message", "etcdserver: request timed out");
     response.body(Body::empty()).expect("the headers are valid")
 }

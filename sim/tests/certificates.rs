@@ -1,0 +1,69 @@
+//! Certificates over time: they are renewed, issued again, and never by another authority while members run.
+
+use etcd_operator_core::tls::Purpose;
+use etcd_operator_sim::bugs::Bug;
+use etcd_operator_sim::problem::{Problem, Violation};
+use etcd_operator_sim::run::Success;
+use etcd_operator_sim::script::{Script, Step};
+use etcd_operator_sim::secrets::EVERYWHERE;
+
+fn script(steps: &[Step]) -> Script {
+    Script { tls: EVERYWHERE, steps: steps.to_vec(), ..Script::calm(11, 3, &[]) }
+}
+
+fn play(script: &Script) -> Success {
+    script.run().unwrap_or_else(|_| match script.traced().run() {
+        Err(failure) => panic!("{failure}"),
+        Ok(_) => panic!("the same run ended differently"),
+    })
+}
+
+/// Five minutes with certificates that are valid for one: each is renewed after forty seconds, and expires never.
+#[test]
+fn certificates_are_renewed_before_they_expire() {
+    let short = |steps: &[Step]| Script { lifetime: Some(600), ..script(steps) };
+    let (created, later) = (play(&short(&[])), play(&short(&[Step::Later(3000)])));
+    let renewed = later.changes.0 - created.changes.0;
+    assert!((4 * 6..=4 * 8).contains(&renewed), "{renewed} of 4 certificates");
+    assert_eq!(later.restarts, 0);
+}
+
+/// An operator learns that a Secret is gone when it reads it the next time.
+#[test]
+fn a_certificate_that_is_deleted_is_issued_again() {
+    for leaf in Purpose::ALL.into_iter().filter(|it| it.issuer().is_some()) {
+        let (created, issued) = (play(&script(&[])), play(&script(&[Step::DeleteSecret(leaf)])));
+        assert_eq!(issued.changes.0 - created.changes.0, 1, "{leaf:?}");
+        assert_eq!((issued.restarts, issued.ending), (0, created.ending), "{leaf:?}");
+    }
+}
+
+/// Neither the authority nor a certificate of it is issued before a user has restored the authority.
+#[test]
+fn an_authority_that_is_deleted_under_members_that_run_comes_back_from_its_user_only() {
+    let (authority, leaf) = (Step::DeleteSecret(Purpose::PeerAuthority), Step::DeleteSecret(Purpose::Peer));
+    let lost = [authority, Step::Later(1), leaf, Step::Later(1500)];
+    // Nothing else happens, and it should settle.
+    let unrestored = [&lost[..], &[Step::NodesUp]].concat();
+    let failure = script(&unrestored).run().expect_err("nothing is issued");
+    assert!(matches!(*failure.problem, Problem::WrongEnd(_)), "{failure}");
+    let restored = [&lost[..], &[Step::RestoreAuthorities]].concat();
+    let (created, issued) = (play(&script(&[])), play(&script(&restored)));
+    assert_eq!(issued.changes.0 - created.changes.0, 1, "the certificate");
+    assert_eq!((issued.restarts, issued.ending), (0, created.ending));
+
+    let planted = Script { bug: Some(Bug::AuthorityReissued), ..script(&restored) };
+    let failure = planted.run().expect_err("the bug is found");
+    let expected = Violation::OtherAuthority(Purpose::PeerAuthority);
+    assert!(matches!(&*failure.problem, Problem::Violated(it) if *it == expected), "{failure}");
+}
+
+/// Nobody trusts it any more.
+#[test]
+fn an_authority_that_is_deleted_while_the_cluster_is_stopped_is_issued_anew_with_all_of_its_certificates() {
+    let steps = [Step::Size(0), Step::DeleteSecret(Purpose::ClientAuthority), Step::Size(3)];
+    let stopped = play(&script(&[Step::Size(0), Step::Size(3)]));
+    let issued = play(&script(&steps));
+    assert_eq!(issued.changes.0 - stopped.changes.0, 4, "an authority and three certificates");
+    assert_eq!(issued.ending, stopped.ending);
+}
