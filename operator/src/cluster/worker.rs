@@ -13,7 +13,7 @@ use etcd_operator_core::observe::Objects;
 use etcd_operator_core::plan::{Action, Plan, Terms};
 use etcd_operator_core::request::Target;
 use etcd_operator_core::round::{
-    Clock, Considered, Effect, Ended, Freshness, Next, Outcome, Round, SideWrite, Work,
+    Clock, Considered, Effect, Ended, Freshness, Newest, Next, Outcome, Round, SideWrite, Version, Work,
 };
 use etcd_operator_core::status::{Trouble, next_heartbeat};
 use etcd_operator_core::validate::{Problem, validate};
@@ -51,6 +51,7 @@ pub struct Worker {
     key: Key,
     context: Arc<Context>,
     wake: Arc<Notify>,
+    newest: Newest<Arc<EtcdCluster>>,
     connections: Connections,
     member_watch: MemberWatch,
     reporter: Reporter,
@@ -65,6 +66,7 @@ impl Worker {
             key,
             context,
             wake,
+            newest: Newest::default(),
             connections: Connections::default(),
             round: Round::default(),
         }
@@ -102,12 +104,16 @@ impl Worker {
 
     async fn turn(&mut self, cluster: Arc<EtcdCluster>) -> Ended {
         let names = Names::of(&cluster, &self.context.domain);
-        let Context { client, caches, .. } = &*self.context;
+        let context = Arc::clone(&self.context);
+        let Context { client, caches, .. } = &*context;
         let freshness = self.round.begin(Timestamp::now());
         let objects = match freshness {
             Freshness::Cached => cached(caches, cluster, &names),
             Freshness::Live => match live(client, caches, cluster.metadata.uid.as_deref(), &names).await {
-                Ok(Some(objects)) => objects,
+                Ok(Some(objects)) => {
+                    self.returned(Arc::clone(&objects.cluster));
+                    objects
+                }
                 Ok(None) => return Ended::Superseded,
                 Err(error) => {
                     let why = format!("cannot read the cluster's objects: {}", chain(&error));
@@ -156,9 +162,7 @@ impl Worker {
         if !plan.actions.is_empty() {
             return self.act(&steps, &goal, &executor).await;
         }
-        if let Some(written) = self.reporter.newer_than(&observation.objects.cluster) {
-            observation.objects.cluster = written;
-        }
+        observation.objects.cluster = self.at_least(observation.objects.cluster);
         let settled =
             (&observation.seen, &observation.objects.unseen(), next_heartbeat(&observation.objects.cluster));
         self.round.idle(plan, learns_by, settled)
@@ -173,7 +177,8 @@ impl Worker {
             if effect.write == SideWrite::Status
                 && let Some(written) = result.as_ref().ok().and_then(|it| EtcdCluster::deserialize(it).ok())
             {
-                self.reporter.reported(executor.target.cluster, written);
+                self.reporter.reported(executor.target.cluster, &written);
+                self.returned(Arc::new(written));
             }
             let outcome = result.map_or_else(|outcome| outcome, |_| Outcome::Done);
             if outcome != Outcome::Done {
@@ -192,7 +197,14 @@ impl Worker {
             let outcome = match self.round.request(action, &observation.seen, names) {
                 Err(trouble) => Outcome::NotDone(trouble),
                 Ok(request) => match executor.send(&request).await {
-                    Ok(_) => Outcome::Done,
+                    Ok(response) => {
+                        if action.changes_cluster()
+                            && let Ok(written) = EtcdCluster::deserialize(&response)
+                        {
+                            self.returned(Arc::new(written));
+                        }
+                        Outcome::Done
+                    }
                     Err(outcome) => outcome.of(&action.to_string()),
                 },
             };
@@ -230,10 +242,24 @@ impl Worker {
         tracing::info!(object = self.object(), action, milliseconds, "step done");
     }
 
-    /// What we wrote ourselves is newer than what the cache has seen.
-    fn cluster(&self) -> Option<Arc<EtcdCluster>> {
+    /// As the cache has it, or newer.
+    fn cluster(&mut self) -> Option<Arc<EtcdCluster>> {
         let key = ObjectRef::new(&self.key.name).within(&self.key.namespace);
         let cached = self.context.caches.clusters.get(&key)?;
-        Some(self.reporter.newer_than(&cached).unwrap_or(cached))
+        Some(self.at_least(cached))
+    }
+
+    fn at_least(&mut self, cluster: Arc<EtcdCluster>) -> Arc<EtcdCluster> {
+        match Version::of(&cluster) {
+            Some(version) => self.newest.at_least(version, cluster),
+            None => cluster,
+        }
+    }
+
+    /// For a read or a write.
+    fn returned(&mut self, cluster: Arc<EtcdCluster>) {
+        if let Some(version) = Version::of(&cluster) {
+            self.newest.returned(version, cluster);
+        }
     }
 }
