@@ -161,11 +161,12 @@ impl<'a> Roll<'a> {
         }
         // The wanted form itself is at fault: it goes no further.
         if !self.has_worked()
-            && let Some((ordinal, state)) = self.rolled().find(|(_, state)| state.cannot_start())
+            && let Some((ordinal, state)) = self.tried().find(|(_, state)| state.cannot_start())
         {
             return Next::Wait(WaitingOn::Rolled { ordinal, state: state.clone() });
         }
-        if let Some(&ordinal) = outdated.iter().find(|it| self.is_broken(**it))
+        let broken = outdated.iter().filter(|it| self.is_broken(**it));
+        if let Some(&ordinal) = broken.min_by_key(|it| self.lacks_volume(**it))
             && self.may_mend(ordinal)
         {
             let members = self.unreadable_logs();

@@ -9,8 +9,8 @@ impl Roll<'_> {
     /// the form has proved itself. A pod that is missing while another one is on trial was ended by somebody else.
     pub(super) fn may_stay(&self) -> bool {
         let works = self.rolled().any(|(ordinal, _)| self.is_proven(ordinal));
-        let on_trial = self.rolled().any(|(ordinal, state)| self.is_on_trial(ordinal, state));
-        let fails = self.rolled().any(|(_, state)| state.cannot_start());
+        let on_trial = self.tried().any(|(ordinal, state)| self.is_on_trial(ordinal, state));
+        let fails = self.tried().any(|(_, state)| state.cannot_start());
         let expected = Ordinal::below(self.set.replicas).any(|ordinal| self.is_away(ordinal));
         let ends = expected && !on_trial || matches!(self.next(), Next::End(..));
         self.set.template.as_ref() == Some(&self.wanted.form)
@@ -48,12 +48,26 @@ impl Roll<'_> {
     /// Whether a broken pod gets the wanted form, although others that have it might be on trial.
     pub(super) fn may_mend(&self, ordinal: Ordinal) -> bool {
         let Some(members) = self.facts.listed() else {
-            let unproven = self.rolled().any(|(it, state)| self.is_on_trial(it, state));
+            // Of pods without a volume, only one gets a form that nothing has proved.
+            let counts = |it: Ordinal| self.lacks_volume(ordinal) || !self.lacks_volume(it);
+            let unproven = self.rolled().any(|(it, state)| counts(it) && self.is_on_trial(it, state));
             let begun = Ordinal::below(self.set.replicas).any(|it| self.is_being_mended(it));
             return self.has_worked() || !unproven && !begun;
         };
         let votes = |ordinal| members.at(ordinal).is_some_and(|(_, member)| !member.learner);
         let proven = self.has_worked() || self.rolled().all(|(it, _)| !votes(it) || self.is_proven(it));
         proven && (!votes(ordinal) || self.against_restart(members, ordinal).is_none())
+    }
+
+    /// The pods of the wanted form that show whether it works.
+    pub(super) fn tried(&self) -> impl Iterator<Item = (Ordinal, &PodState)> {
+        self.rolled().filter(|(ordinal, _)| !self.lacks_volume(*ordinal))
+    }
+
+    /// Without a quorum, a pod that waits for its first volume has no data that helps, and might wait for ever: its form is not
+    /// why it does not start.
+    pub(super) fn lacks_volume(&self, ordinal: Ordinal) -> bool {
+        let claim = self.facts.seen.claims.get(&ordinal);
+        self.facts.listed().is_none() && claim.is_some_and(|claim| !claim.bound)
     }
 }
