@@ -277,7 +277,8 @@ impl<'a> Run<'a> {
             if self.world.volumes_grow() {
                 self.operators.iter_mut().for_each(|operator| operator.quiet_since = None);
             }
-            if !self.world.all_serve() && now + TIME_TO_SETTLE / 2 < deadline {
+            let settles = self.world.all_serve() && !self.world.has_unreported_exits();
+            if !settles && now + TIME_TO_SETTLE / 2 < deadline {
                 self.operators.iter_mut().for_each(|operator| operator.quiet_since = None);
             }
             if self.operators.iter().all(quiet) {
