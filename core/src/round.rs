@@ -6,6 +6,7 @@
 //! ```
 
 mod memory;
+mod newest;
 mod pace;
 mod settled;
 mod work;
@@ -22,6 +23,7 @@ use crate::plan::{Action, Plan};
 use crate::request::{Object, Request, Role, request};
 use crate::status::{FailedWrite, Trouble};
 pub use memory::Memory;
+pub use newest::{Newest, Version};
 use pace::Pace;
 pub use pace::{Clock, LearnsBy, Pause};
 use settled::Settled;

@@ -7,6 +7,7 @@ use etcd_operator_core::names::condition;
 use etcd_operator_core::observed::{MemberId, Ordinal};
 
 use crate::etcd::{Peer, Tick, consensus};
+use crate::kube::Cluster;
 use crate::operator::Operator;
 use crate::problem::Violation;
 use crate::world::World;
@@ -47,6 +48,11 @@ impl Contradiction {
         if self == Self::Running { QUORUM_LIMIT } else { LIMIT }
     }
 
+    /// Whether it ends as soon as any member serves.
+    fn is_about_nobody(self) -> bool {
+        matches!(self, Self::Available | Self::Running)
+    }
+
     /// Whether an operator that cannot observe everything must not write this either.
     fn is_false_hope(self) -> bool {
         matches!(self, Self::DoesNotServe(_) | Self::ReadyCount | Self::Available | Self::Running)
@@ -60,9 +66,19 @@ pub struct Agreement(BTreeMap<Contradiction, Tick>);
 impl Agreement {
     pub fn check(&mut self, world: &mut World, operators: &[Operator]) {
         if !world.now.is_multiple_of(COMPARE_EVERY) {
+            // A member can serve for less time than lies between two comparisons.
+            if self.0.keys().any(|it| it.is_about_nobody()) && !serving(world).is_empty() {
+                self.0.retain(|it, _| !it.is_about_nobody());
+            }
             return;
         }
-        let mut found = contradictions(world, operators);
+        let runs = operators.iter().any(|operator| operator.is_running(world.now));
+        let cluster = world.kube.objects.cluster.as_ref();
+        // Of a cluster that is being deleted, no etcd is asked.
+        let mut found = match cluster.filter(|cluster| runs && !cluster.deleting) {
+            Some(cluster) => Shown::by(world).contradictions(cluster),
+            None => BTreeSet::new(),
+        };
         if !operators.iter().all(Operator::sees_all) {
             found.retain(|it| it.is_false_hope());
         }
@@ -76,21 +92,14 @@ impl Agreement {
     }
 }
 
-/// What is wrong in the status, and in what an operator that runs reads of it: one whose cache has a stale status in which it
-/// is right has no reason to write.
-fn contradictions(world: &World, operators: &[Operator]) -> BTreeSet<Contradiction> {
-    let objects = &world.kube.objects;
-    // Of a cluster that is being deleted, no etcd is asked.
-    let Some(cluster) = objects.cluster.as_ref().filter(|cluster| !cluster.deleting) else {
-        return BTreeSet::new();
+/// The voters that serve linearizable reads.
+fn serving(world: &World) -> BTreeMap<MemberId, Ordinal> {
+    let serves = |(id, peer): &(MemberId, Peer)| {
+        let runs = world.servers.get(&peer.ordinal).is_some_and(|server| server.id() == *id);
+        let sandbox = world.kube.sandboxes.get(&peer.ordinal);
+        runs && !peer.learner && sandbox.is_some_and(|sandbox| sandbox.ready)
     };
-    let (shown, size) = (Shown::by(world), cluster.goal.size);
-    let found = shown.contradictions(cluster.status.as_deref(), size);
-    let running = operators.iter().filter(|it| it.is_running(world.now) && !found.is_empty());
-    let read = running.map(|it| it.cluster(objects).filter(|it| it.uid == cluster.uid));
-    let read = read.map(|it| it.map_or_else(|| cluster.status.clone(), |it| it.status));
-    let read: BTreeSet<_> = read.flat_map(|it| shown.contradictions(it.as_deref(), size)).collect();
-    found.intersection(&read).copied().collect()
+    world.members().into_iter().filter(serves).map(|(id, peer)| (id, peer.ordinal)).collect()
 }
 
 /// What etcd itself shows.
@@ -107,14 +116,7 @@ struct Shown {
 
 impl Shown {
     fn by(world: &World) -> Self {
-        let members = world.members();
-        let serves = |(id, peer): &(&MemberId, &Peer)| {
-            let runs = world.servers.get(&peer.ordinal).is_some_and(|server| server.id() == **id);
-            let sandbox = world.kube.sandboxes.get(&peer.ordinal);
-            runs && !peer.learner && sandbox.is_some_and(|sandbox| sandbox.ready)
-        };
-        let serving: BTreeMap<MemberId, Ordinal> =
-            members.iter().filter(serves).map(|(&id, peer)| (id, peer.ordinal)).collect();
+        let (members, serving) = (world.members(), serving(world));
         let reached = serving.iter().filter(|(_, ordinal)| world.reaches(**ordinal));
         let reached: BTreeMap<MemberId, Ordinal> = reached.map(|(&id, &ordinal)| (id, ordinal)).collect();
         let asked = reached.values().next();
@@ -128,15 +130,14 @@ impl Shown {
         }
     }
 
-    /// Of a status, while so many members are wanted.
-    fn contradictions(&self, status: Option<&EtcdClusterStatus>, size: u8) -> BTreeSet<Contradiction> {
+    fn contradictions(&self, cluster: &Cluster) -> BTreeSet<Contradiction> {
         let none = EtcdClusterStatus::default();
-        let status = status.unwrap_or(&none);
+        let status = cluster.status.as_deref().unwrap_or(&none);
         let is_true =
             |type_: &str| status.conditions.iter().any(|it| it.type_ == type_ && it.status == "True");
         let mut found = self.of_members(status);
         let counted = usize::try_from(status.ready_replicas.unwrap_or(0)).unwrap_or(0);
-        let (all_serve, none_serves) = (self.is_as_wanted(size), self.serving.is_empty());
+        let (all_serve, none_serves) = (self.is_as_wanted(cluster.goal.size), self.serving.is_empty());
         let all_reached = all_serve && !none_serves && self.reached == self.serving;
         // A status that claims both was written when a member served for a moment, or contradicts etcd in the worse way.
         let running = status.phase == Some(Phase::Running) && !is_true(condition::AVAILABLE);

@@ -8,9 +8,9 @@ use std::time::Duration;
 use etcd_operator_core::decide::{Goal, decide, resizes};
 use etcd_operator_core::observed::Observed;
 use etcd_operator_core::plan::{Action, Plan};
-use etcd_operator_core::request::{OnlyIf, Request, Write};
+use etcd_operator_core::request::{Object, OnlyIf, Request, Write};
 use etcd_operator_core::round::{
-    Clock, Effect, Ended, Freshness, LearnsBy, Next, Outcome, Round, SideWrite, Unseen,
+    Clock, Effect, Ended, Freshness, LearnsBy, Newest, Next, Outcome, Round, SideWrite, Unseen, Version,
 };
 use etcd_operator_core::status::Trouble;
 use etcd_operator_core::tls::next_renewal;
@@ -34,6 +34,7 @@ pub struct Operator {
     round: Round,
     secrets: Known,
     reporter: Reporter,
+    newest: Newest<Option<Cluster>>,
     /// Whether it writes the status.
     pub reports: bool,
     /// When it runs again after it was killed.
@@ -43,6 +44,8 @@ pub struct Operator {
     basis: Option<(Observed, Wanted)>,
     next_round: Tick,
     last_step: Tick,
+    /// Of which moment it has read objects already.
+    last_read: Tick,
     /// The last plan, to tell whether it has become quiet.
     pub last_plan: Plan,
     pub quiet_since: Option<Tick>,
@@ -112,7 +115,7 @@ impl Operator {
     pub fn crash(&mut self, world: &mut World) {
         world.note(|| format!("operator {} is killed", self.name));
         self.steps.clear();
-        (self.round, self.reporter, self.secrets) = Default::default();
+        (self.round, self.reporter, self.secrets, self.newest) = Default::default();
         self.thaw();
         self.quiet_since = None;
         self.next_round = world.now + world.random.between(5, 50);
@@ -128,16 +131,24 @@ impl Operator {
         self.frozen.iter().all(Option::is_none) && !self.sight.etcd_unreachable
     }
 
-    /// The EtcdCluster as its cache has it, or as it wrote it since.
-    pub fn cluster(&self, live: &Objects) -> Option<Cluster> {
-        let cached = self.frozen[0].as_deref().unwrap_or(live).cluster.as_ref()?;
-        Some(self.reporter.newer_than(cached).unwrap_or_else(|| cached.clone()))
+    /// The EtcdCluster as its cache has it, or newer.
+    fn cluster(&mut self, live: &Objects) -> Option<Cluster> {
+        let cached = self.frozen[0].as_deref().unwrap_or(live);
+        self.newest.at_least(version(cached)?, cached.cluster.clone())
     }
 
-    fn cached(&self, live: &Objects) -> Objects {
+    /// The API server returned these, or it did what led to them.
+    fn returned(&mut self, objects: &Objects) {
+        if let Some(version) = version(objects) {
+            self.newest.returned(version, objects.cluster.clone());
+        }
+    }
+
+    /// With an EtcdCluster that is at least as new as the one in its cache.
+    fn cached(&self, live: &Objects, cluster: Option<Cluster>) -> Objects {
         let [_, order, set, pods, claims] = &self.frozen;
         Objects {
-            cluster: self.cluster(live),
+            cluster,
             order: order.as_deref().unwrap_or(live).order,
             // Both are ConfigMaps.
             record: order.as_deref().unwrap_or(live).record,
@@ -156,9 +167,18 @@ impl Operator {
         // An observation begins when the step before it is done.
         let ago = world.observation_time().min(world.now - self.last_step);
         let live = world.objects(ago);
+        let cluster = self.cluster(&live);
+        // Observations overlap here, so a read can show what was there before the one that precedes it.
+        let is_newest = world.now - ago >= self.last_read;
+        self.last_read = self.last_read.max(world.now - ago);
         let mut objects = match freshness {
-            Freshness::Live if self.bug != Some(Bug::CacheTrusted) => (*live).clone(),
-            Freshness::Cached | Freshness::Live => self.cached(&live),
+            Freshness::Live if self.bug != Some(Bug::CacheTrusted) => {
+                if is_newest {
+                    self.returned(&live);
+                }
+                (*live).clone()
+            }
+            Freshness::Cached | Freshness::Live => self.cached(&live, cluster),
         };
         let transport = objects.transport_or_asked();
         if let Some(cluster) = &objects.cluster {
@@ -245,9 +265,9 @@ impl Operator {
         };
         self.last_step = world.now;
         let outcome = send(world, &status.request, wanted);
-        if let Some(written) = world.kube.objects.cluster.as_ref().filter(|_| outcome == Outcome::Done) {
-            self.reporter.wrote(cluster, written);
-            objects.cluster = Some(written.clone());
+        if outcome == Outcome::Done {
+            self.returned(&world.kube.objects);
+            objects.cluster.clone_from(&world.kube.objects.cluster);
         }
         self.round.sent(&status, outcome, seen.now).map_or(Ok((wanted, work.steps)), Err)
     }
@@ -296,6 +316,9 @@ impl Operator {
         };
         let lost =
             disturbance == Some(Disturbance::AnswerLost) || world.random.chance(self.troubles.lost_answer);
+        if outcome == Outcome::Done && !lost && action.changes_cluster() {
+            self.returned(&world.kube.objects);
+        }
         self.conclude(world, action, if lost { unanswered() } else { outcome });
         let killed = matches!(disturbance, Some(Disturbance::KilledBefore | Disturbance::KilledAfter));
         if killed || world.random.chance(self.troubles.crash) {
@@ -361,6 +384,12 @@ fn with_rendering(plan: Plan, goal: &Goal, seen: &Observed) -> Plan {
         Some(form) if plan.actions.is_empty() => plan.then(Plan::act(Action::SetTemplate { form })),
         Some(_) | None => plan,
     }
+}
+
+/// Of the EtcdCluster.
+fn version(objects: &Objects) -> Option<Version> {
+    let (uid, resource_version) = objects.identity(Object::Cluster)?;
+    Some(Version { uid, resource_version })
 }
 
 /// A write that depends on nothing that was read.

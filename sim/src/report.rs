@@ -29,8 +29,6 @@ pub struct Reporter {
     /// Nothing else is written beside a plan here.
     objects: Objects,
     last: Option<Basis>,
-    /// What it made of an EtcdCluster of this version: caches might not have seen it yet.
-    wrote: Option<(u64, Cluster)>,
 }
 
 /// What a status was computed from.
@@ -62,7 +60,7 @@ impl Default for Reporter {
             taken: BTreeSet::new(),
         };
         let names = Names { namespace: "sim".into(), cluster: "kv".into(), domain: "cluster.local".into() };
-        Self { names, intent, objects, last: None, wrote: None }
+        Self { names, intent, objects, last: None }
     }
 }
 
@@ -101,16 +99,5 @@ impl Reporter {
         let mut work = round.work(&Considered { goal, spec, names, desired: None, objects, seen, plan });
         let status = work.beside.iter().position(|effect| effect.write == SideWrite::Status);
         (status.map(|it| work.beside.swap_remove(it)), work)
-    }
-
-    /// A status was written over this EtcdCluster.
-    pub fn wrote(&mut self, over: &Cluster, written: &Cluster) {
-        self.wrote = Some((over.version, written.clone()));
-    }
-
-    /// What it made of an EtcdCluster that a cache holds, if it wrote it since.
-    pub fn newer_than(&self, cached: &Cluster) -> Option<Cluster> {
-        let (over, written) = self.wrote.as_ref()?;
-        ((cached.uid, cached.version) == (written.uid, *over)).then(|| written.clone())
     }
 }

@@ -284,8 +284,9 @@ impl<'a> Run<'a> {
             if self.world.volumes_grow() {
                 self.operators.iter_mut().for_each(|operator| operator.quiet_since = None);
             }
-            let pending = !self.world.all_serve() || !self.world.certificates_are_valid();
-            if pending && now + TIME_TO_SETTLE / 2 < deadline {
+            let serves = self.world.all_serve() && !self.world.has_unreported_exits();
+            let settles = serves && self.world.certificates_are_valid();
+            if !settles && now + TIME_TO_SETTLE / 2 < deadline {
                 self.operators.iter_mut().for_each(|operator| operator.quiet_since = None);
             }
             if self.operators.iter().all(quiet) {

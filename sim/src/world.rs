@@ -260,6 +260,13 @@ impl World {
         }
     }
 
+    /// Whether etcd exits in a pod, and its kubelet does not report yet that it does so again and again.
+    pub fn has_unreported_exits(&self) -> bool {
+        self.kube.sandboxes.iter().any(|(ordinal, sandbox)| {
+            sandbox.failures > 0 && sandbox.state == Process::Started && !self.servers.contains_key(ordinal)
+        })
+    }
+
     /// A pod that was created again has another address, and others look up its name as soon as it ends.
     fn note_address(&mut self, ordinal: Ordinal) {
         let Some(uid) = self.kube.sandboxes.get(&ordinal).map(|sandbox| sandbox.uid) else { return };

@@ -20,7 +20,7 @@ const SEEDS: usize = 5000;
 /// Seeds that once failed, each with what it showed, with connections in plain text as they were then. A change of the
 /// simulated world changes their stories, so what they taught is also a scenario in `core/tests/scenarios/` where a snapshot
 /// can tell it.
-const KEPT: [(u64, &str); 10] = [
+const KEPT: [(u64, &str); 13] = [
     (9854, "volumes adopted while they are being deleted: the new cluster lost its data before it began"),
     (11321, "the same, where a user deletes volumes, changes their mind and asks to adopt them"),
     (
@@ -42,6 +42,9 @@ const KEPT: [(u64, &str); 10] = [
     (28375, "a stop never completed: the last member could not start in its form, and an edit had no effect"),
     (7336, "a form was not recorded, because a user had just deleted the StatefulSet"),
     (29050, "a late request ended a pod in the same moment as the next one"),
+    (5258, "an operator whose cache was behind read an older status of its own, and wrote none"),
+    (21508, "pods were added in a form that was about to be tried by a restart"),
+    (10527, "without a quorum, a pod that waited for its first volume kept an edit from the others"),
     (25881, "nothing was left of an adopted cluster, and a stop deleted its empty volume"),
 ];
 
@@ -69,11 +72,11 @@ const CORPUS: [(Bug, u64, Symptom); 22] = [
     (Bug::ForeignVolumesIgnored, 52, |problem| {
         matches!(problem, Problem::Violated(Violation::ForeignVolumeDeleted(_)))
     }),
-    (Bug::AdoptionUnasked, 26, |problem| {
+    (Bug::AdoptionUnasked, 93, |problem| {
         matches!(problem, Problem::Violated(Violation::VolumeAdoptedUnasked(_)))
     }),
     (Bug::TemplateUnread, 5, |problem| matches!(problem, Problem::Violated(Violation::EndedUnprepared(_)))),
-    (Bug::TemplateKept, 2053, |problem| matches!(problem, Problem::Violated(Violation::FormSpread(_)))),
+    (Bug::TemplateKept, 533, |problem| matches!(problem, Problem::Violated(Violation::FormSpread(_)))),
     (Bug::RolledTrusted, 1, |problem| {
         use Violation::{FormSpread, QuorumLost, TooManyEnded};
         matches!(problem, Problem::Violated(FormSpread(_) | QuorumLost { .. } | TooManyEnded { .. }))

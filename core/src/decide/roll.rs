@@ -5,6 +5,7 @@
 mod consent;
 mod preflight;
 mod reason;
+mod unproven;
 mod version;
 
 use std::cmp::Reverse;
@@ -15,7 +16,7 @@ use super::step::SILENCE_SECONDS;
 use crate::asked::Accepted;
 use crate::assess::{Apart, Assessment, PodState, Quorum};
 use crate::form::{Digest, Wanted};
-use crate::observed::{MemberId, Members, Ordinal, Pod, Process, Seen, Set};
+use crate::observed::{MemberId, Members, Ordinal, Pod, Seen, Set};
 use crate::plan::{Action, Plan, Refusal, WaitingOn};
 use crate::quorum::quorum;
 use crate::version::path::Verdict;
@@ -160,11 +161,12 @@ impl<'a> Roll<'a> {
         }
         // The wanted form itself is at fault: it goes no further.
         if !self.has_worked()
-            && let Some((ordinal, state)) = self.rolled().find(|(_, state)| state.cannot_start())
+            && let Some((ordinal, state)) = self.tried().find(|(_, state)| state.cannot_start())
         {
             return Next::Wait(WaitingOn::Rolled { ordinal, state: state.clone() });
         }
-        if let Some(&ordinal) = outdated.iter().find(|it| self.is_broken(**it))
+        let broken = outdated.iter().filter(|it| self.is_broken(**it));
+        if let Some(&ordinal) = broken.min_by_key(|it| self.lacks_volume(**it))
             && self.may_mend(ordinal)
         {
             let members = self.unreadable_logs();
@@ -287,41 +289,6 @@ impl<'a> Roll<'a> {
         self.is_broken(ordinal) || members.at(ordinal).is_some_and(silent)
     }
 
-    /// All members ran it together, so a pod that has it and cannot start has another reason.
-    fn has_worked(&self) -> bool {
-        self.facts.seen.record.as_ref().is_some_and(|record| record.form == self.wanted.form)
-    }
-
-    /// Whether it is open whether the form works in a pod that has it. Without a quorum no member serves, so it is enough that
-    /// the container has started.
-    fn is_on_trial(&self, ordinal: Ordinal, state: &PodState) -> bool {
-        match self.facts.listed() {
-            Some(_) => !self.is_proven(ordinal),
-            None => state.blocks_start(),
-        }
-    }
-
-    /// A pod that was ended because it could not start, while the next one of its name is not there yet. One that ran might
-    /// be on a node that is down, and stay.
-    fn is_being_mended(&self, ordinal: Ordinal) -> bool {
-        match self.facts.seen.pods.get(&ordinal) {
-            Some(pod) => pod.terminating && matches!(pod.etcd, Process::CannotStart(_) | Process::Failing(_)),
-            None => *self.facts.pod(ordinal) == PodState::Missing,
-        }
-    }
-
-    /// Whether a broken pod gets the wanted form, although others that have it might be on trial.
-    fn may_mend(&self, ordinal: Ordinal) -> bool {
-        let Some(members) = self.facts.listed() else {
-            let unproven = self.rolled().any(|(it, state)| self.is_on_trial(it, state));
-            let begun = Ordinal::below(self.set.replicas).any(|it| self.is_being_mended(it));
-            return self.has_worked() || !unproven && !begun;
-        };
-        let votes = |ordinal| members.at(ordinal).is_some_and(|(_, member)| !member.learner);
-        let proven = self.has_worked() || self.rolled().all(|(it, _)| !votes(it) || self.is_proven(it));
-        proven && (!votes(ordinal) || self.against_restart(members, ordinal).is_none())
-    }
-
     /// Why no member may get the wanted form, if so.
     pub fn refusal(&self) -> Option<Refusal> {
         let held = self.facts.seen.record.as_ref().and_then(|record| record.held_generation);
@@ -392,16 +359,5 @@ impl<'a> Roll<'a> {
         listed
             && Ordinal::below(self.set.replicas)
                 .all(|ordinal| !self.is_away(ordinal) && self.is_proven(ordinal))
-    }
-
-    /// Whether the template may have the wanted form, although not all members do: for the pod that was ended for it, and when
-    /// the form has proved itself. A pod that is missing while another one is on trial was ended by somebody else.
-    fn may_stay(&self) -> bool {
-        let works = self.rolled().any(|(ordinal, _)| self.is_proven(ordinal));
-        let on_trial = self.rolled().any(|(ordinal, state)| self.is_on_trial(ordinal, state));
-        let fails = self.rolled().any(|(_, state)| state.cannot_start());
-        let expected = Ordinal::below(self.set.replicas).any(|ordinal| self.is_away(ordinal));
-        self.set.template.as_ref() == Some(&self.wanted.form)
-            && (works && !fails || expected && !on_trial || matches!(self.next(), Next::End(..)))
     }
 }

@@ -1,7 +1,5 @@
 //! Reports to users: the status, and an event for each step.
 
-use std::sync::Arc;
-
 use etcd_operator_core::api::EtcdCluster;
 use etcd_operator_core::decide::Goal;
 use etcd_operator_core::events::{self, Event};
@@ -20,34 +18,19 @@ use crate::telemetry::chain;
 pub struct Reporter {
     client: Client,
     identity: String,
-    wrote: Option<Wrote>,
-}
-
-/// Our last write, which the cache may not have seen yet.
-struct Wrote {
-    over: Option<String>,
-    object: Arc<EtcdCluster>,
 }
 
 impl Reporter {
     pub fn new(context: &Context) -> Self {
-        Self { client: context.client.clone(), identity: context.identity.clone(), wrote: None }
-    }
-
-    /// What we made of this object, if we wrote it since.
-    pub fn newer_than(&self, cached: &EtcdCluster) -> Option<Arc<EtcdCluster>> {
-        let wrote = self.wrote.as_ref().filter(|wrote| wrote.over == cached.metadata.resource_version)?;
-        Some(Arc::clone(&wrote.object))
+        Self { client: context.client.clone(), identity: context.identity.clone() }
     }
 
     /// A new status was written over this object, and this is what the API server made of it.
-    pub fn reported(&mut self, cluster: &EtcdCluster, written: EtcdCluster) {
+    pub fn reported(&self, cluster: &EtcdCluster, written: &EtcdCluster) {
         let status = written.status.iter();
         for event in status.flat_map(|status| events::of_change(cluster.status.as_ref(), status)) {
             self.publish(cluster, event);
         }
-        let over = cluster.metadata.resource_version.clone();
-        self.wrote = Some(Wrote { over, object: Arc::new(written) });
     }
 
     /// One event for each step.

@@ -13,7 +13,8 @@ use etcd_operator_core::observe::Objects;
 use etcd_operator_core::plan::{Action, Plan, Terms};
 use etcd_operator_core::request::Target;
 use etcd_operator_core::round::{
-    Clock, Considered, Effect, Ended, Freshness, Next, Outcome, Pause, Round, SideWrite, Work,
+    Clock, Considered, Effect, Ended, Freshness, Newest, Next, Outcome, Pause, Round, SideWrite, Version,
+    Work,
 };
 use etcd_operator_core::status::{Trouble, next_heartbeat};
 use etcd_operator_core::tls::{chosen_profiles, next_renewal};
@@ -21,6 +22,7 @@ use etcd_operator_core::validate::{Problem, validate};
 use jiff::Timestamp;
 use kube::runtime::reflector::ObjectRef;
 use serde::Deserialize;
+use serde_json::Value;
 use tokio::sync::Notify;
 
 use super::ask::Connections;
@@ -53,6 +55,7 @@ pub struct Worker {
     key: Key,
     context: Arc<Context>,
     wake: Arc<Notify>,
+    newest: Newest<Arc<EtcdCluster>>,
     connections: Connections,
     secrets: Secrets,
     /// When the next certificate has to be renewed.
@@ -70,6 +73,7 @@ impl Worker {
             key,
             context,
             wake,
+            newest: Newest::default(),
             connections: Connections::default(),
             secrets: Secrets::default(),
             renewal: None,
@@ -132,12 +136,16 @@ impl Worker {
         freshness: Freshness,
         names: &Names,
     ) -> Result<Option<Objects>, kube::Error> {
-        let Context { client, caches, .. } = &*self.context;
+        let context = Arc::clone(&self.context);
+        let Context { client, caches, .. } = &*context;
         let objects = match freshness {
             Freshness::Cached => Some(cached(caches, cluster, names)),
             Freshness::Live => live(client, caches, cluster.metadata.uid.as_deref(), names).await?,
         };
         let Some(mut objects) = objects else { return Ok(None) };
+        if freshness == Freshness::Live {
+            self.returned(Arc::clone(&objects.cluster));
+        }
         self.secrets.add_to(&mut objects, client, names).await?;
         Ok(Some(objects))
     }
@@ -188,9 +196,7 @@ impl Worker {
         if !plan.actions.is_empty() {
             return self.act(&steps, &goal, &executor).await;
         }
-        if let Some(written) = self.reporter.newer_than(&observation.objects.cluster) {
-            observation.objects.cluster = written;
-        }
+        observation.objects.cluster = self.at_least(observation.objects.cluster);
         let Observation { objects, seen, .. } = &observation;
         let until = settled_until(next_heartbeat(&objects.cluster), self.renewal);
         self.round.idle(plan, learns_by, (seen, &objects.unseen(), until))
@@ -205,7 +211,8 @@ impl Worker {
             if effect.write == SideWrite::Status
                 && let Some(written) = result.as_ref().ok().and_then(|it| EtcdCluster::deserialize(it).ok())
             {
-                self.reporter.reported(executor.target.cluster, written);
+                self.reporter.reported(executor.target.cluster, &written);
+                self.returned(Arc::new(written));
             }
             let outcome = result.map_or_else(|outcome| outcome, |_| Outcome::Done);
             if outcome != Outcome::Done {
@@ -225,9 +232,7 @@ impl Worker {
                 Err(trouble) => Outcome::NotDone(trouble),
                 Ok(request) => {
                     let result = executor.send(&request).await;
-                    if let Action::IssueCertificate { purpose, .. } = action {
-                        self.secrets.wrote(*purpose, result.as_ref().ok());
-                    }
+                    self.learn(action, result.as_ref().ok());
                     result.map_or_else(|outcome| outcome.of(&action.to_string()), |_| Outcome::Done)
                 }
             };
@@ -238,6 +243,17 @@ impl Worker {
             }
         }
         Ended::Moved
+    }
+
+    /// What the API server responded to a step, which is newer than what was read.
+    fn learn(&mut self, action: &Action, response: Option<&Value>) {
+        if let Action::IssueCertificate { purpose, .. } = action {
+            self.secrets.wrote(*purpose, response);
+        }
+        let written = response.filter(|_| action.changes_cluster());
+        if let Some(written) = written.and_then(|it| EtcdCluster::deserialize(it).ok()) {
+            self.returned(Arc::new(written));
+        }
     }
 
     fn note(
@@ -265,11 +281,25 @@ impl Worker {
         tracing::info!(object = self.object(), action, milliseconds, "step done");
     }
 
-    /// What we wrote ourselves is newer than what the cache has seen.
-    fn cluster(&self) -> Option<Arc<EtcdCluster>> {
+    /// As the cache has it, or newer.
+    fn cluster(&mut self) -> Option<Arc<EtcdCluster>> {
         let key = ObjectRef::new(&self.key.name).within(&self.key.namespace);
         let cached = self.context.caches.clusters.get(&key)?;
-        Some(self.reporter.newer_than(&cached).unwrap_or(cached))
+        Some(self.at_least(cached))
+    }
+
+    fn at_least(&mut self, cluster: Arc<EtcdCluster>) -> Arc<EtcdCluster> {
+        match Version::of(&cluster) {
+            Some(version) => self.newest.at_least(version, cluster),
+            None => cluster,
+        }
+    }
+
+    /// For a read or a write.
+    fn returned(&mut self, cluster: Arc<EtcdCluster>) {
+        if let Some(version) = Version::of(&cluster) {
+            self.newest.returned(version, cluster);
+        }
     }
 }
 
