@@ -129,7 +129,8 @@ fn apply(world: &mut World, write: &Write, wanted: Wanted) -> Outcome {
         Object::Form => record_form(world, &write.change, wanted),
         Object::Secret(purpose) => {
             let issued = world.issue(purpose, wanted);
-            return issued.map_or_else(|why| Outcome::NotDone(Trouble::Failed(why.into())), |()| Outcome::Done);
+            return issued
+                .map_or_else(|why| Outcome::NotDone(Trouble::Failed(why.into())), |()| Outcome::Done);
         }
         Object::Service(_) | Object::Budget => {}
     }

@@ -157,7 +157,8 @@ impl Kube {
     /// pod; that one is deleted changes nothing in there.
     pub(crate) fn mount_secrets(&mut self, random: &mut Random, now: Tick) {
         let Self { objects, sandboxes, nodes_down, .. } = self;
-        let there = |purpose: Purpose| purpose.directory().is_none() || objects.secrets.contains_key(&purpose);
+        let there =
+            |purpose: Purpose| purpose.directory().is_none() || objects.secrets.contains_key(&purpose);
         for sandbox in sandboxes.values_mut() {
             let transport = sandbox.template.transport;
             let up = !nodes_down.contains_key(&sandbox.node);
@@ -208,7 +209,8 @@ impl World {
     fn authority_is_trusted(&mut self, purpose: Purpose, cluster: u64, key: u64) {
         let running = self.kube.sandboxes.iter().filter(|(it, _)| self.servers.contains_key(it));
         let own = running.filter(|(_, sandbox)| sandbox.template.cluster == cluster);
-        let others = own.filter_map(|(_, sandbox)| sandbox.trusts.over(purpose)).any(|trusted| trusted != key);
+        let others =
+            own.filter_map(|(_, sandbox)| sandbox.trusts.over(purpose)).any(|trusted| trusted != key);
         if others {
             self.violate(Violation::OtherAuthority(purpose));
         }
@@ -227,9 +229,8 @@ impl World {
         let (cluster, transport) = (cluster.uid, objects.transport_or_asked());
         for purpose in needed(transport).filter(|it| it.issuer().is_none()) {
             let secrets = &self.kube.objects.secrets;
-            let mut leafs = secrets.iter().filter(|(it, leaf)| {
-                it.issuer() == Some(purpose) && leaf.cluster == cluster
-            });
+            let mut leafs =
+                secrets.iter().filter(|(it, leaf)| it.issuer() == Some(purpose) && leaf.cluster == cluster);
             let signer = leafs.next().map(|(_, leaf)| leaf.signed_by);
             let backup = signer.or(self.kube.backups.get(&(cluster, purpose)).copied());
             let there = secrets.get(&purpose).map(|it| it.signed_by);
@@ -257,9 +258,7 @@ impl World {
         let authorities = Authorities::of(&objects.secrets);
         needed(objects.transport_or_asked()).all(|purpose| {
             let secret = objects.secrets.get(&purpose).filter(|it| it.cluster == cluster.uid);
-            secret.is_some_and(|it| {
-                Some(it.signed_by) == authorities.over(purpose) && it.expires > self.now
-            })
+            secret.is_some_and(|it| Some(it.signed_by) == authorities.over(purpose) && it.expires > self.now)
         })
     }
 }

@@ -20,7 +20,7 @@ const SEEDS: usize = 5000;
 /// Seeds that once failed, each with what it showed, with connections in plain text as they were then. A change of the
 /// simulated world changes their stories, so what they taught is also a scenario in `core/tests/scenarios/` where a snapshot
 /// can tell it.
-const KEPT: [(u64, &str); 13] = [
+const KEPT: [(u64, &str); 15] = [
     (9854, "volumes adopted while they are being deleted: the new cluster lost its data before it began"),
     (11321, "the same, where a user deletes volumes, changes their mind and asks to adopt them"),
     (
@@ -45,6 +45,8 @@ const KEPT: [(u64, &str); 13] = [
     (5258, "an operator whose cache was behind read an older status of its own, and wrote none"),
     (21508, "pods were added in a form that was about to be tried by a restart"),
     (10527, "without a quorum, a pod that waited for its first volume kept an edit from the others"),
+    (104103, "pods were added in a recorded form whose version could not join the only member"),
+    (16022, "pods that could not join got a wanted form in which they could not join either, all at once"),
     (25881, "nothing was left of an adopted cluster, and a stop deleted its empty volume"),
 ];
 

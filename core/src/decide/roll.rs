@@ -19,6 +19,7 @@ use crate::form::{Digest, Wanted};
 use crate::observed::{MemberId, Members, Ordinal, Pod, Seen, Set};
 use crate::plan::{Action, Plan, Refusal, WaitingOn};
 use crate::quorum::quorum;
+use crate::version::Version;
 use crate::version::path::Verdict;
 pub(crate) use preflight::{Trial, leftovers};
 pub use reason::Reason;
@@ -280,7 +281,10 @@ impl<'a> Roll<'a> {
     fn is_broken(&self, ordinal: Ordinal) -> bool {
         let answer = self.facts.seen.etcd.answers.get(&ordinal).and_then(Seen::known);
         let state = self.facts.pod(ordinal);
-        state.cannot_join() || state.cannot_start() && !answer.is_some_and(|answer| answer.linearizable)
+        // In the wanted form it might not be able to join either: then the members change first.
+        let joins = |cluster: Version| self.wanted.version.minor() >= cluster;
+        matches!(state, PodState::VersionTooLow { cluster, .. } if joins(*cluster))
+            || state.cannot_start() && !answer.is_some_and(|answer| answer.linearizable)
     }
 
     /// One response that is missing proves nothing: until it is certain, the disruption budget decides with us.

@@ -141,7 +141,10 @@ impl Member {
             Either::Left(_) => Err(io::Error::other("it is plain text")),
             Either::Right(stream) => {
                 let shown = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
-                shown.cloned().map(CertificateDer::into_owned).ok_or_else(|| io::Error::other("it shows none"))
+                shown
+                    .cloned()
+                    .map(CertificateDer::into_owned)
+                    .ok_or_else(|| io::Error::other("it shows none"))
             }
         }
     }

@@ -72,11 +72,11 @@ pub fn renewal() {
         for edited in [true, false] {
             let (begun, before) = (Instant::now(), versions(&stage.recorder));
             if edited {
-                let edit = json!({"security": {"tls": {"certificates": {"validitySeconds": SHORT.as_secs()}}}});
+                let edit =
+                    json!({"security": {"tls": {"certificates": {"validitySeconds": SHORT.as_secs()}}}});
                 stage.edit(&edit).await.expect("it is accepted");
             }
-            let renewed =
-                |it: &Recorder| versions(it).iter().zip(&before).all(|(now, before)| now > before);
+            let renewed = |it: &Recorder| versions(it).iter().zip(&before).all(|(now, before)| now > before);
             stage.until_within(NOTICED, "renewed", renewed).await;
             println!("renewed after {:.1} s; edited: {edited}", begun.elapsed().as_secs_f64());
             members_show_what_their_secrets_hold(&stage).await;
@@ -161,7 +161,8 @@ pub fn deleted_authority() {
         stage.start_operator();
         let is_valid = is("True", reason::CERTIFICATES_VALID);
         stage.until("restored", |it| is_valid(it) && Until::Ready(SIZE).holds(it)).await;
-        let [leaf, signer] = [Purpose::Peer, Purpose::PeerAuthority].map(|it| certificate(&stage.recorder, it));
+        let [leaf, signer] =
+            [Purpose::Peer, Purpose::PeerAuthority].map(|it| certificate(&stage.recorder, it));
         assert_eq!(leaf.signed_by, signer.signed_by);
         members_show_what_their_secrets_hold(&stage).await;
         let mut members = stage.recorder.members();

@@ -181,8 +181,12 @@ fn is_in_effect(field: &str, recorder: &Recorder) -> bool {
         "podDisruptionBudget" => recorder.object("PodDisruptionBudget", CLUSTER).is_none(),
         "podTemplate.annotations" => metadata("annotations", "example.org/note", "hello"),
         "podTemplate.labels" => metadata("labels", "team", "shop"),
-        "security.tls.certificates.dnsNames" => server(recorder).dns_names.contains(&"etcd.example.com".into()),
-        "security.tls.certificates.ipAddresses" => server(recorder).ip_addresses.contains(&"192.0.2.1".into()),
+        "security.tls.certificates.dnsNames" => {
+            server(recorder).dns_names.contains(&"etcd.example.com".into())
+        }
+        "security.tls.certificates.ipAddresses" => {
+            server(recorder).ip_addresses.contains(&"192.0.2.1".into())
+        }
         "security.tls.certificates.validitySeconds" => {
             let left = server(recorder).not_after.as_second() - Timestamp::now().as_second();
             left <= 3600

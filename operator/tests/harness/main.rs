@@ -48,7 +48,10 @@ fn trials() -> Vec<Trial> {
         trial("single_requests_fail", requests::fail),
         trial("an_operator_takes_over_from_the_previous_version", takeover::from_the_previous_version),
         trial("a_port_accepts_its_own_authority_alone", certificates::refusals),
-        trial("an_authority_that_is_deleted_is_reported_and_nothing_is_issued", certificates::deleted_authority),
+        trial(
+            "an_authority_that_is_deleted_is_reported_and_nothing_is_issued",
+            certificates::deleted_authority,
+        ),
         trial("a_certificate_that_is_deleted_is_issued_again", certificates::deleted_leaf)
             .with_ignored_flag(true),
         trial("certificates_are_renewed_without_a_restart", certificates::renewal).with_ignored_flag(true),

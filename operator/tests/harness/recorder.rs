@@ -112,9 +112,10 @@ impl Recorder {
 
     pub fn members(&self) -> Restarts {
         let state = self.state();
-        let of_members = state.objects.iter().filter(|(_, it)| {
-            it["kind"] == "Pod" && it["metadata"]["labels"][CLUSTER_LABEL].is_string()
-        });
+        let of_members = state
+            .objects
+            .iter()
+            .filter(|(_, it)| it["kind"] == "Pod" && it["metadata"]["labels"][CLUSTER_LABEL].is_string());
         let restarts = |pod: &Value| {
             let count = pod["status"]["containerStatuses"][0]["restartCount"].clone();
             (pod["metadata"]["uid"].clone(), count)

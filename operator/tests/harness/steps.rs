@@ -133,8 +133,7 @@ impl<'a> Cluster<'a> {
             }
             Step::Size(size) | Step::Adopt(size) => {
                 let (version, on_delete) = (scenario.version, scenario.on_delete);
-                let mut spec =
-                    json!({"size": size, "version": version, "storage": {"onDelete": on_delete}});
+                let mut spec = json!({"size": size, "version": version, "storage": {"onDelete": on_delete}});
                 if scenario.plain {
                     spec["security"] = json!({"tls": {"enabled": false}});
                 }

@@ -8,9 +8,7 @@ use std::sync::Arc;
 use etcd_operator_core::agent::Protocol;
 use etcd_operator_core::api::EtcdCluster;
 use etcd_operator_core::form::KEY;
-use etcd_operator_core::names::{
-    AGENT_ANNOTATION, FORM_ANNOTATION, RENDERING_ANNOTATION, condition, reason,
-};
+use etcd_operator_core::names::{AGENT_ANNOTATION, FORM_ANNOTATION, RENDERING_ANNOTATION, condition, reason};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::{DeleteParams, ListParams, PostParams, PropagationPolicy};

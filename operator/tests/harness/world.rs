@@ -92,7 +92,9 @@ impl World {
         let name = format!("{NAMESPACES}{number}");
         let names = names(&name);
         // That of the peer Service leads to all of them: etcd looks for the address of a caller there.
-        let of_pod = |it: Ordinal| [names.pod_host(it), names.peer_host()].map(|host| (inside::address(number, it.0), host));
+        let of_pod = |it: Ordinal| {
+            [names.pod_host(it), names.peer_host()].map(|host| (inside::address(number, it.0), host))
+        };
         inside::add_names(&Ordinal::below(MAX_SIZE).flat_map(of_pod).collect::<Vec<_>>());
         let namespace: Namespace =
             serde_json::from_value(json!({"metadata": {"name": name}})).expect("a namespace");

@@ -122,7 +122,8 @@ mod tests {
 
     /// What a process finds in the volume.
     fn found(volume: &Path) -> Files {
-        let entries = fs::read_dir(volume).expect("it is a directory").map(|it| it.expect("an entry").file_name());
+        let entries =
+            fs::read_dir(volume).expect("it is a directory").map(|it| it.expect("an entry").file_name());
         let names = entries.map(|it| it.to_string_lossy().into_owned()).filter(|it| !it.starts_with(".."));
         names.map(|name| (name.clone(), fs::read(volume.join(name)).expect("it leads to a file"))).collect()
     }

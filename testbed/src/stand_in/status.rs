@@ -133,8 +133,7 @@ pub async fn exchange<S>(stream: S, host: &str, path: &str) -> io::Result<(u16, 
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
-    let (mut sender, connection) =
-        http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
     let request = Request::get(path).header(HOST, host).body(Empty::<Bytes>::new());
     let answer = async {
         let response =

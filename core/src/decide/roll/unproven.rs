@@ -3,6 +3,7 @@
 use super::{Next, Roll};
 use crate::assess::PodState;
 use crate::observed::{Ordinal, Process};
+use crate::version::Version;
 
 impl Roll<'_> {
     /// Whether the template may have the wanted form, although not all members do: for the pod that was ended for it, and when
@@ -17,9 +18,14 @@ impl Roll<'_> {
             && (works && !fails || ends && !self.adds_pods())
     }
 
-    /// Whether the StatefulSet is about to create pods of further members. Without a quorum it is not.
+    /// Whether the StatefulSet is about to create pods of further members, which can join in the form that is recorded.
+    /// Without a quorum it is not.
     fn adds_pods(&self) -> bool {
-        self.facts.listed().is_some() && self.set.replicas < self.goal.size
+        let Some(members) = self.facts.listed() else { return false };
+        let recorded = self.facts.seen.record.as_ref().map(|record| record.version.minor());
+        let versions = members.list.keys().filter_map(|id| self.facts.answer_of(*id)?.version);
+        let lowest = versions.map(Version::minor).min();
+        self.set.replicas < self.goal.size && lowest <= recorded
     }
 
     /// All members ran it together, so a pod that has it and cannot start has another reason.
