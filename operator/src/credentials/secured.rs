@@ -82,6 +82,7 @@ fn is_about_certificate(alert: AlertDescription) -> bool {
             | AlertDescription::CertificateUnknown
             | AlertDescription::CertificateRequired
             | AlertDescription::UnknownCA
+            | AlertDescription::DecryptError
     )
 }
 
