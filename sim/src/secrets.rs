@@ -61,10 +61,7 @@ impl Authorities {
 
     /// The one that this is issued by, or that it is.
     pub fn over(self, purpose: Purpose) -> Option<u64> {
-        match purpose.issuer().unwrap_or(purpose) {
-            Purpose::PeerAuthority => self.peers,
-            _ => self.clients,
-        }
+        if purpose.issuer().unwrap_or(purpose) == Purpose::PeerAuthority { self.peers } else { self.clients }
     }
 }
 
