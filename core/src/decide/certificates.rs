@@ -6,8 +6,9 @@ use crate::observed::Observed;
 use crate::plan::{Action, Plan};
 use crate::tls::{Cause, State, judge};
 
+/// Before the bootstrap a certificate that expires counts as missing: pods that start with it might never bootstrap.
 pub fn missing(goal: &Goal, seen: &Observed) -> Plan {
-    issue(goal, seen, |cause| cause != Cause::Due)
+    issue(goal, seen, |cause| cause != Cause::Due || seen.cluster.formed.is_none())
 }
 
 pub fn renewals(goal: &Goal, seen: &Observed) -> Plan {

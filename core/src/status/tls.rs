@@ -12,8 +12,10 @@ use crate::tls::{Cause, Purpose, State, Transport, judge};
 
 /// None where the spec does not ask for TLS and there is none.
 pub(super) fn ready(view: &View<'_>, cluster: &EtcdCluster) -> Option<Finding> {
-    let (in_effect, asked_for) = (view.basis.transport(), Transport::asked_for(&cluster.spec.security.tls));
-    if in_effect.is_plain() && asked_for.is_plain() {
+    let asked_for = Transport::asked_for(&cluster.spec.security.tls);
+    let in_effect = view.seen().transport.unwrap_or(asked_for);
+    // Of a cluster that is being deleted, no Secret is read.
+    if in_effect.is_plain() && asked_for.is_plain() || view.seen().cluster.deleting {
         return None;
     }
     let states = judge(&view.basis.goal.certificates, view.seen());
