@@ -24,8 +24,9 @@ pub fn every_edit_does_what_its_verdict_says() {
 
 async fn run() {
     let stage = Stage::start(world()).await;
-    // With a place for labels, so that taking them back leaves the rest of it alone.
-    let base = json!({"size": 1, "version": "3.5.21", "podTemplate": {}});
+    // With a place for labels and certificates, so that taking them back leaves the rest of it alone.
+    let security = json!({"tls": {"certificates": {}}});
+    let base = json!({"size": 1, "version": "3.5.21", "podTemplate": {}, "security": security});
     stage.create(base.clone()).await;
 
     let edits: BTreeMap<String, Value> =
@@ -200,6 +201,8 @@ fn is_in_effect(field: &str, recorder: &Recorder) -> bool {
             let volumes = Volumes { size: "20Gi", class: "standard" };
             Until::Provisioned { size: 1, volumes }.holds(recorder)
         }
+        // It is read when members restart for the next edit.
+        "rollout.strategy" => seen && cluster["spec"]["rollout"]["strategy"] == "Supervised",
         // They are read when the cluster stops or is deleted.
         "storage.onDelete" => seen && cluster["spec"]["storage"]["onDelete"] == "Delete",
         // It is read when the operator has a reason of its own to restart a member.

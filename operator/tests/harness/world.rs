@@ -29,8 +29,8 @@ use crate::inside;
 pub const CLUSTER: &str = "kv";
 pub const DOMAIN: &str = "cluster.local";
 const NAMESPACES: &str = "run-";
-/// No other images exist.
-const REPOSITORY: &str = "quay.io/coreos/etcd";
+/// No other images exist. The second one is what a user edits the repository to.
+const REPOSITORIES: [&str; 2] = ["quay.io/coreos/etcd", "registry.example.org/etcd"];
 const LIMIT: Duration = Duration::from_secs(60);
 
 pub struct World {
@@ -66,9 +66,10 @@ impl World {
         });
         let program = |version: &str| {
             let built = runtime.block_on(testbed::build::ensure_etcd(version)).expect("it is built");
-            (format!("{REPOSITORY}:v{version}"), built.dir.join("etcd"))
+            REPOSITORIES.map(|it| (format!("{it}:v{version}"), built.dir.join("etcd")))
         };
-        let programs: BTreeMap<String, PathBuf> = inside::VERSIONS.map(program).into();
+        let programs: BTreeMap<String, PathBuf> =
+            inside::VERSIONS.iter().flat_map(|it| program(it)).collect();
         let agent = inside::agent();
         let settings = Settings {
             directory: api.directory().join("stand-in"),
