@@ -383,5 +383,6 @@ fn is_ready(cluster: &Value, size: u8) -> bool {
         && status["readyReplicas"] == json!(size)
         && status["replicas"] == json!(size)
         && is("Ready", "True")
+        && !is(condition::TLS_READY, "False")
         && !["Reconciling", "Stalled", "WriteFailed"].iter().any(|type_| is(type_, "True"))
 }
