@@ -15,16 +15,17 @@ pub fn liveness(version: &Version) -> Probe {
     Probe { period_seconds: Some(10), timeout_seconds: Some(10), failure_threshold: Some(9), ..http(path) }
 }
 
-/// Whether clients may come.
+/// Whether clients may come. A rollout waits for it at every member, because the disruption budget counts ready pods.
 pub fn readiness(version: &Version) -> Probe {
     let probe = if *version >= HAS_READYZ {
-        http("/readyz")
+        Probe { period_seconds: Some(1), failure_threshold: Some(3), ..http("/readyz") }
     } else {
-        // A learner refuses it, which its `/health` does not show.
+        // A learner refuses it, which its `/health` does not show. It starts a process, so it runs less often.
         let words = ["etcdctl", "endpoint", "health", "--command-timeout=2s"].map(String::from);
-        Probe { exec: Some(ExecAction { command: Some(words.to_vec()) }), ..Probe::default() }
+        let exec = Some(ExecAction { command: Some(words.to_vec()) });
+        Probe { exec, period_seconds: Some(2), failure_threshold: Some(2), ..Probe::default() }
     };
-    Probe { period_seconds: Some(2), timeout_seconds: Some(3), failure_threshold: Some(2), ..probe }
+    Probe { timeout_seconds: Some(3), ..probe }
 }
 
 fn http(path: &str) -> Probe {
