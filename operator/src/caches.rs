@@ -15,8 +15,7 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::core::DeserializeGuard;
-use kube::core::error_boundary::InvalidObject;
+use kube::core::{ApiResource, DynamicObject};
 use kube::runtime::reflector;
 use kube::runtime::reflector::store::{Writer, WriterDropped};
 use kube::runtime::utils::{Backoff, ResetTimerBackoff};
@@ -180,13 +179,15 @@ impl Watches<'_> {
             self.all.push(watch(api, config.clone(), writer, self.wake.clone(), key));
             store
         };
-        Stores::new(self.scope.apis(self.client).into_iter().map(&mut open).collect())
+        let apis = self.scope.dynamic_apis(self.client, &ApiResource::erase::<K>(&()));
+        Stores::new(apis.into_iter().map(&mut open).collect())
     }
 }
 
-/// A watch that fails is tried again, and says why once.
+/// A watch that fails is tried again, and says why once. All kinds have the same watch, because one for each would take a
+/// tenth of the program.
 fn watch<K: Kind>(
-    api: Api<DeserializeGuard<K>>,
+    api: Api<DynamicObject>,
     config: watcher::Config,
     writer: Writer<K>,
     wake: Wakes,
@@ -196,7 +197,6 @@ fn watch<K: Kind>(
     let objects = watcher(api, config)
         .backoff(ResetTimerBackoff::new(Reopen::default(), MENDED_AFTER))
         .filter_map(|event| futures::future::ready(readable(event)))
-        .modify(|object| object.managed_fields_mut().clear())
         .reflect(writer);
     let watching = objects.for_each(move |event| {
         match event {
@@ -221,21 +221,20 @@ fn watch<K: Kind>(
 }
 
 /// One object that cannot be read must not hide all the others. It is passed over, as if it had not come.
-fn readable<K: Resource<DynamicType = ()>>(
-    event: Result<Event<DeserializeGuard<K>>, watcher::Error>,
+fn readable<K: Kind>(
+    event: Result<Event<DynamicObject>, watcher::Error>,
 ) -> Option<Result<Event<K>, watcher::Error>> {
-    let read = |object: DeserializeGuard<K>| match object.0 {
-        Ok(object) => Some(object),
-        Err(InvalidObject { error, metadata }) => {
-            let object = format!(
-                "{} {}/{}",
-                K::kind(&()),
-                metadata.namespace.unwrap_or_default(),
-                metadata.name.unwrap_or_default()
-            );
-            tracing::error!(object, error, "ignoring an invalid object: correct it or delete it");
-            None
-        }
+    let read = |mut object: DynamicObject| {
+        // They take more memory than all the rest.
+        object.managed_fields_mut().clear();
+        // By way of text, from which every kind is read anyway.
+        let read = serde_json::to_string(&object).and_then(|text| serde_json::from_str(&text));
+        let ignored = |error: &serde_json::Error| {
+            let namespace = object.namespace().unwrap_or_default();
+            let object = format!("{} {namespace}/{}", K::kind(&()), object.name_any());
+            tracing::error!(object, %error, "ignoring an invalid object: correct it or delete it");
+        };
+        read.inspect_err(ignored).ok()
     };
     Some(match event {
         Ok(Event::Apply(object)) => Ok(Event::Apply(read(object)?)),
@@ -258,7 +257,7 @@ mod tests {
             "apiVersion": "etcd.etcd.io/v1alpha1", "kind": "EtcdCluster",
             "metadata": {"name": "kv", "namespace": "ns"}, "spec": spec,
         });
-        readable(Ok(Event::Apply(serde_json::from_value(object).expect("the guard takes everything"))))
+        readable(Ok(Event::Apply(serde_json::from_value(object).expect("it is an object"))))
     }
 
     #[test]

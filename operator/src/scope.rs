@@ -1,6 +1,6 @@
 //! In which namespaces the operator works.
 
-use kube::core::NamespaceResourceScope;
+use kube::core::{ApiResource, DynamicObject, NamespaceResourceScope};
 use kube::{Api, Client, Resource};
 
 /// Everywhere, or in these namespaces only: then it needs no rights outside of them.
@@ -29,6 +29,16 @@ impl Scope {
             Self::Everywhere => vec![Api::all(client.clone())],
             Self::Namespaces(namespaces) => {
                 namespaces.iter().map(|it| Api::namespaced(client.clone(), it)).collect()
+            }
+        }
+    }
+
+    /// The same, for objects of this kind whose content is read later.
+    pub fn dynamic_apis(&self, client: &Client, kind: &ApiResource) -> Vec<Api<DynamicObject>> {
+        match self {
+            Self::Everywhere => vec![Api::all_with(client.clone(), kind)],
+            Self::Namespaces(namespaces) => {
+                namespaces.iter().map(|it| Api::namespaced_with(client.clone(), it, kind)).collect()
             }
         }
     }
