@@ -60,6 +60,7 @@ pub fn start() -> Result<Infallible, Error> {
                 if adopt {
                     sign(&settings, &evidence, None)?;
                 }
+                keep_private(&settings);
                 let compares = guard.all_others_serve();
                 log::info("restarting etcd", &[("initial-corrupt-check", &compares.to_string())]);
                 return etcd::become_etcd(&settings, InitialState::Known { compares }).map_err(Error::Etcd);
@@ -294,7 +295,15 @@ fn begin(
         log::warn("moving data without a write-ahead log aside", &[("directory", path::DISCARDED)]);
         volume::put_remains_aside(&settings.volume).map_err(Error::Volume)?;
     }
+    keep_private(settings);
     Ok(())
+}
+
+/// etcd starts with a directory that others can read, too, so this is no reason to keep it down.
+fn keep_private(settings: &Settings) {
+    if let Err(error) = volume::keep_private(&settings.volume) {
+        log::warn("cannot make the data directory private", &[("error", &error.to_string())]);
+    }
 }
 
 fn sign(settings: &Settings, evidence: &Evidence, order: Option<&BootstrapOrder>) -> Result<(), Error> {

@@ -8,6 +8,8 @@ mod certificates;
 mod forming;
 #[path = "guard/joining.rs"]
 mod joining;
+#[path = "guard/ownership.rs"]
+mod ownership;
 #[path = "guard/pods.rs"]
 mod pods;
 #[path = "guard/tls.rs"]

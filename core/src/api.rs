@@ -17,6 +17,7 @@ pub use definition::{KUBERNETES_TYPES, definitions};
 pub use maintenance::{
     MAX_MINUTES, MAX_SCHEDULE_LENGTH, MAX_TIME_ZONE_LENGTH, MAX_WINDOWS, Maintenance, MaintenanceWindow,
 };
+pub use network_policy::NetworkPolicy;
 pub use options::{AutoCompactionMode, Options};
 pub use pod_template::PodTemplate;
 pub use quantity::Quantity;
@@ -30,6 +31,7 @@ mod cluster;
 mod cluster_status;
 mod definition;
 mod maintenance;
+mod network_policy;
 mod options;
 mod pod_template;
 mod quantity;

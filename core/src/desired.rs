@@ -3,6 +3,7 @@
 mod contained;
 mod difference;
 mod metadata;
+mod network_policy;
 mod pod;
 mod preflight;
 mod probes;
@@ -29,6 +30,7 @@ use crate::quorum::quorum;
 pub use contained::contained;
 pub use difference::not_applied;
 pub use metadata::labels;
+pub use network_policy::{OperatorPods, restricts_as_wanted};
 pub(crate) use pod::{ETCD, SIDECAR, ZONE_LABEL, is_default_spreading, pod_security, stay_on_lost_nodes};
 pub use rendering::{PodAgent, agents};
 pub use secret::secret;
@@ -40,6 +42,8 @@ pub struct Desired<'a> {
     pub names: &'a Names,
     /// The image that holds the agent: the operator's own.
     pub agent_image: &'a str,
+    /// None if the operator runs outside of Kubernetes.
+    pub operator: Option<&'a OperatorPods>,
 }
 
 impl Desired<'_> {

@@ -10,13 +10,14 @@ use k8s_openapi::api::core::v1::{
     PersistentVolumeClaimSpec, ResourceRequirements, VolumeResourceRequirements,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Amount;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use serde::{Deserialize, Serialize};
 
 use crate::api::{self, DeletePolicy, DisruptionBudget, EtcdCluster, Quantity, RolloutStrategy, StopPolicy};
 use crate::asked::{Asked, Malformed};
 use crate::etcd_config::{AutoCompaction, MemberOptions};
 use crate::form::Form;
-use crate::names::{ADOPT_ANNOTATION, Names};
+use crate::names::{ADOPT_ANNOTATION, CLIENT_LABEL, Names};
 use crate::observed::VolumeForm;
 use crate::rules::options::{DEFAULT_ELECTION_MILLISECONDS, DEFAULT_HEARTBEAT_MILLISECONDS};
 use crate::schedule::{Schedule, Window};
@@ -48,6 +49,8 @@ pub struct Intent {
     pub asked: Asked,
     /// The Service for clients outside, if there should be one.
     pub node_port: Option<NodePort>,
+    /// The pods that can connect to the client port, if that should be limited.
+    pub network_policy: Option<LabelSelector>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -143,7 +146,29 @@ pub(crate) fn of(cluster: &EtcdCluster) -> Option<Intent> {
             Some(api::NodePort { port: None }) => Some(NodePort::Allocated),
             None => None,
         },
+        network_policy: security
+            .network_policy
+            .map(|it| it.client_selector.map_or_else(|| labelled_clients(cluster), as_stored)),
     })
+}
+
+/// The API server drops what is empty.
+fn as_stored(selector: LabelSelector) -> LabelSelector {
+    let requirement = |it: LabelSelectorRequirement| LabelSelectorRequirement {
+        values: it.values.filter(|values| !values.is_empty()),
+        ..it
+    };
+    let expressions = selector.match_expressions.filter(|it| !it.is_empty());
+    LabelSelector {
+        match_labels: selector.match_labels.filter(|it| !it.is_empty()),
+        match_expressions: expressions.map(|it| it.into_iter().map(requirement).collect()),
+    }
+}
+
+fn labelled_clients(cluster: &EtcdCluster) -> LabelSelector {
+    let name = cluster.metadata.name.clone().unwrap_or_default();
+    let labels = BTreeMap::from([(CLIENT_LABEL.into(), name)]);
+    LabelSelector { match_labels: Some(labels), match_expressions: None }
 }
 
 /// What annotations ask for, and those that nobody understands.

@@ -36,6 +36,10 @@ pub const CHOSEN_ANNOTATION: &str = "etcd.etcd.io/pod-template-metadata";
 /// On preflight pods, instead of what is on everything else: the cluster's name. So nobody who selects by
 /// [`CLUSTER_LABEL`] takes them for members.
 pub const PREFLIGHT_LABEL: &str = "etcd.etcd.io/preflight-of";
+/// On pods of users: the cluster whose client port they can connect to, unless its spec selects others.
+pub const CLIENT_LABEL: &str = "etcd.etcd.io/client-of";
+/// On pods that take backups: the cluster.
+pub const BACKUP_LABEL: &str = "etcd.etcd.io/backup-of";
 /// On preflight pods: the digest of what they try.
 pub const PROOF_ANNOTATION: &str = "etcd.etcd.io/proof";
 /// The volume of a pod, and the beginning of its claim's name.

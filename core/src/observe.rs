@@ -17,6 +17,7 @@ use k8s_openapi::api::core::v1::{
     ConfigMap, Event, Node, PersistentVolumeClaim, PersistentVolumeClaimSpec, PersistentVolumeClaimStatus,
     Pod, Secret, Service,
 };
+use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Amount;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -53,6 +54,7 @@ pub struct Objects {
     pub listed: Listed,
     pub services: BTreeMap<Role, Arc<Service>>,
     pub budget: Option<Arc<PodDisruptionBudget>>,
+    pub network_policy: Option<Arc<NetworkPolicy>>,
     pub taken: BTreeSet<Taken>,
     /// All that there are; they belong to no cluster.
     pub nodes: Seen<Vec<Arc<Node>>, Unread>,
@@ -139,7 +141,8 @@ impl Objects {
         let services = Role::ALL.map(|role| self.services.get(&role)?.resource_version());
         // Kubelets report statuses of pods all the time.
         let pod = |pod: &Arc<Pod>| Some(format!("{:?} {:?}", pod.metadata.labels, pod.metadata.annotations));
-        let objects = [self.cluster.resource_version(), set, budget].into_iter().chain(services);
+        let policy = self.network_policy.as_ref().and_then(|policy| policy.resource_version());
+        let objects = [self.cluster.resource_version(), set, budget, policy].into_iter().chain(services);
         objects.chain(self.pods.values().map(pod)).collect()
     }
 

@@ -225,7 +225,7 @@ impl Action {
             Object::Secret(taken) => {
                 matches!(self, Self::IssueCertificate { purpose, cause: _ } if *purpose == taken)
             }
-            Object::Cluster | Object::Service(_) | Object::Budget => false,
+            Object::Cluster | Object::Service(_) | Object::Budget | Object::NetworkPolicy => false,
         }
     }
 

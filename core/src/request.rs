@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Secret, Service};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::core::{ApiResource, Resource, ResourceExt};
 use serde::{Deserialize, Serialize};
@@ -64,6 +65,7 @@ pub enum Object {
     Secret(Purpose),
     Service(Role),
     Budget,
+    NetworkPolicy,
 }
 
 /// What a Service is for.
@@ -245,7 +247,7 @@ pub fn report(cluster: &EtcdCluster, status: EtcdClusterStatus) -> Option<Write>
 impl Object {
     pub fn name(self, names: &Names) -> String {
         match self {
-            Self::Cluster | Self::Set | Self::Budget => names.cluster.clone(),
+            Self::Cluster | Self::Set | Self::Budget | Self::NetworkPolicy => names.cluster.clone(),
             Self::Order => names.order(),
             Self::Form => names.form(),
             Self::Pod(ordinal) => names.pod(ordinal),
@@ -276,6 +278,7 @@ impl Object {
             Self::Secret(_) => of::<Secret>(),
             Self::Service(_) => of::<Service>(),
             Self::Budget => of::<PodDisruptionBudget>(),
+            Self::NetworkPolicy => of::<NetworkPolicy>(),
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::api::{EtcdBackupSpec, EtcdClusterSpec, StorageType};
 mod certificates;
 mod cluster;
 mod maintenance;
+mod network_policy;
 pub(crate) mod options;
 pub(crate) mod pods;
 mod storage;
@@ -59,9 +60,16 @@ pub(crate) const CLUSTER_NAME: NameRule = NameRule {
 };
 
 pub(crate) fn of_cluster() -> impl Iterator<Item = &'static Rule<EtcdClusterSpec>> {
-    [cluster::RULES, storage::RULES, options::RULES, pods::RULES, maintenance::RULES, certificates::RULES]
-        .into_iter()
-        .flatten()
+    let rules = [
+        cluster::RULES,
+        storage::RULES,
+        options::RULES,
+        pods::RULES,
+        maintenance::RULES,
+        certificates::RULES,
+        network_policy::RULES,
+    ];
+    rules.into_iter().flatten()
 }
 
 pub(crate) fn of_cluster_changes() -> impl Iterator<Item = &'static ChangeRule<EtcdClusterSpec>> {

@@ -11,6 +11,7 @@ mod rollout;
 mod spread;
 mod tls;
 mod trouble;
+mod unobserved;
 mod view;
 mod volumes;
 
@@ -36,6 +37,7 @@ pub(crate) use conditions::find;
 use conditions::{History, ours};
 pub use panicked::after_panic;
 pub use trouble::{FailedWrite, Trouble};
+pub use unobserved::after_denied_read;
 use view::View;
 
 const NO_BACKUPS_YET: &str = "this version of the operator accepts the object but does not take backups yet";

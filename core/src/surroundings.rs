@@ -1,5 +1,5 @@
-//! What changes without a restart: Services, the disruption budget, what new pods are rendered from, and labels and
-//! annotations of running pods. They are corrected whenever they differ, and need no decision.
+//! What changes without a restart: Services, the disruption budget, the network policy, what new pods are rendered from, and
+//! labels and annotations of running pods. They are corrected whenever they differ, and need no decision.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::assess::assess;
 use crate::decide::grace_seconds;
-use crate::desired::{Desired, contained, services};
+use crate::desired::{Desired, contained, restricts_as_wanted, services};
 use crate::form::{Form, Record};
 use crate::observe::{Objects, image};
 use crate::observed::{Observed, Ordinal, Seen};
@@ -22,7 +22,7 @@ pub fn surroundings(desired: &Desired<'_>, objects: &Objects, seen: &Observed) -
     let wanted = services(desired);
     let service = |role: Role| {
         let there = objects.services.get(&role).map(|there| &**there);
-        correction(Object::Service(role), wanted.get(&role), there)
+        correction(Object::Service(role), wanted.get(&role), there, is_contained)
     };
     let mut writes: Vec<Write> = Role::ALL.into_iter().filter_map(service).collect();
     // The budget follows the voters that exist, so it changes only when they are known.
@@ -34,8 +34,10 @@ pub fn surroundings(desired: &Desired<'_>, objects: &Objects, seen: &Observed) -
         let facts = assess(seen);
         let apart = facts.knows_links() && facts.apart(None).is_some();
         let wanted = desired.disruption_budget(voters, apart);
-        writes.extend(correction(Object::Budget, wanted.as_ref(), objects.budget.as_deref()));
+        writes.extend(correction(Object::Budget, wanted.as_ref(), objects.budget.as_deref(), is_contained));
     }
+    let (wanted, there) = (desired.network_policy(), objects.network_policy.as_deref());
+    writes.extend(correction(Object::NetworkPolicy, wanted.as_ref(), there, restricts_as_wanted));
     writes.extend(rendering(desired, objects, seen));
     writes.extend(metadata_of_pods(desired, objects));
     writes
@@ -97,17 +99,22 @@ fn correction<K: Resource + Serialize>(
     object: Object,
     wanted: Option<&K>,
     there: Option<&K>,
+    is_as_wanted: fn(&K, &K) -> bool,
 ) -> Option<Write> {
     let same = |there: &K| OnlyIf::Same(there.uid().unwrap_or_default());
-    let (only_if, change) = match (wanted.map(|it| json!(it)), there) {
-        (Some(wanted), None) => (OnlyIf::Absent, Change::Create(wanted)),
-        (Some(wanted), Some(there)) if !contained(&wanted, &json!(there)) => {
-            (same(there), Change::Apply(wanted))
+    let (only_if, change) = match (wanted, there) {
+        (Some(wanted), None) => (OnlyIf::Absent, Change::Create(json!(wanted))),
+        (Some(wanted), Some(there)) if !is_as_wanted(wanted, there) => {
+            (same(there), Change::Apply(json!(wanted)))
         }
         (None, Some(there)) if there.meta().deletion_timestamp.is_none() => (same(there), Change::Delete),
         (Some(_) | None, Some(_)) | (None, None) => return None,
     };
     Some(Write { object, only_if, change })
+}
+
+fn is_contained<K: Serialize>(wanted: &K, there: &K) -> bool {
+    contained(&json!(wanted), &json!(there))
 }
 
 #[cfg(test)]

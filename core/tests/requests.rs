@@ -117,7 +117,7 @@ fn requests() -> String {
     .expect("it is a cluster");
     let names = Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() };
     let intent = validate(&cluster).expect("it is valid");
-    let desired = Desired { intent: &intent, names: &names, agent_image: "op:1" };
+    let desired = Desired { intent: &intent, names: &names, agent_image: "op:1", operator: None };
     let issued = BTreeMap::from([("tls.crt".into(), ByteString(b"certificate".into()))]);
     let (set, record, issued) = (None, None, Some(&issued));
     let target = Target { cluster: &cluster, names: &names, desired: Some(&desired), set, record, issued };
@@ -204,7 +204,7 @@ fn a_form_that_is_not_known_is_not_written() {
     .expect("it is a cluster");
     let names = Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() };
     let intent = validate(&cluster).expect("it is valid");
-    let desired = Desired { intent: &intent, names: &names, agent_image: "op:1" };
+    let desired = Desired { intent: &intent, names: &names, agent_image: "op:1", operator: None };
     let set = desired.stateful_set(3, &intent.form);
     let (set, record, issued) = (Some(&set), None, None);
     let target = Target { cluster: &cluster, names: &names, desired: Some(&desired), set, record, issued };
@@ -230,7 +230,7 @@ fn a_record_has_whose_volumes_were_adopted_and_stays_what_it_was_otherwise() {
     cluster.metadata.annotations = None;
     let names = Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() };
     let (before, after) = (validate(&adopting).expect("valid"), validate(&cluster).expect("valid"));
-    let desired = |intent| Desired { intent, names: &names, agent_image: "op:1" };
+    let desired = |intent| Desired { intent, names: &names, agent_image: "op:1", operator: None };
     let set = desired(&before).stateful_set(3, &before.form);
     let digest = before.form.digest();
     let earlier = Record {

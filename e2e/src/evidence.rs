@@ -45,7 +45,11 @@ pub async fn collect(
         ask(&kubectl, &directory, "pods.yaml", &[&within[..], &pods].concat()).await?;
         let events = ["get", "events", "--sort-by=.metadata.creationTimestamp"];
         ask(&kubectl, &directory, "events.txt", &[&within[..], &events].concat()).await?;
-        let clusters = ["get", "etcdclusters,statefulsets,configmaps,poddisruptionbudgets", "--output=yaml"];
+        let clusters = [
+            "get",
+            "etcdclusters,statefulsets,configmaps,poddisruptionbudgets,networkpolicies",
+            "--output=yaml",
+        ];
         ask(&kubectl, &directory, "clusters.yaml", &[&within[..], &clusters].concat()).await?;
         logs_of_pods(&kubectl, &directory, namespace, LOG_LINES).await?;
     }

@@ -25,6 +25,8 @@ const SELECTOR: &str = "app.kubernetes.io/name=etcd-operator";
 /// Where `make image` has cargo put the static programs, below its target directory.
 const STATIC: &str = "x86_64-unknown-linux-musl/release";
 const PROGRAMS: [&str; 2] = ["etcd-operator", "etcd-agent"];
+/// The folder of `config/` that the usual operator is installed from.
+const EVERYTHING: &str = "everything";
 /// Where `make run` finds the image that members' pods take the agent from.
 const AGENT_IMAGE: &str = "deploy/agent-image";
 const READY_LIMIT: Duration = Duration::from_secs(180);
@@ -53,7 +55,7 @@ pub fn config() -> Result<PathBuf> {
 /// provide it, the image that members' pods take the agent from. Its name is returned, and `make run` finds it in a file.
 pub async fn for_operator_outside(cluster: &Cluster, programs: Option<&Path>) -> Result<Option<String>> {
     let config = config()?;
-    let (namespace, crds) = (config.join("operator/namespace.yaml"), config.join("crd/crds.yaml"));
+    let (namespace, crds) = (config.join("base/namespace.yaml"), config.join("crd/crds.yaml"));
     apply(&cluster.kubectl, &["-f", &shown(&namespace), "-f", &shown(&crds)]).await?;
     match cluster.target {
         Target::Testbed | Target::Kind => {
@@ -95,9 +97,9 @@ impl Operator {
         let (installed_by, tag) = match cluster.target {
             Target::Testbed | Target::Kind => {
                 let tag = provide_image(cluster, &static_programs(programs)?).await?;
-                (overlay(&config, &tag)?, Some(tag))
+                (overlay(&config, EVERYTHING, &tag)?, Some(tag))
             }
-            Target::Current => (config.join("everything"), None),
+            Target::Current => (config.join(EVERYTHING), None),
         };
         let (client, kubectl) = (cluster.client.clone(), cluster.kubectl.clone());
         let mut operator = Self { client, kubectl, installed_by, tag, replicas: 1 };
@@ -109,6 +111,24 @@ impl Operator {
     /// Installs it once more as it was installed first.
     async fn apply(&self) -> Result<()> {
         apply(&self.kubectl, &["-k", &shown(&self.installed_by)]).await
+    }
+
+    /// Replaces it by what another folder of `config/` installs, with the same image. The CRDs stay.
+    pub async fn install_as(&self, folder: &str) -> Result<()> {
+        let usual = shown(&config()?.join("operator"));
+        self.kubectl.run(&["delete", "-k", &usual, "--ignore-not-found"]).await?;
+        apply(&self.kubectl, &["-k", &shown(&self.variant(folder)?)]).await?;
+        self.ready().await
+    }
+
+    /// Removes what [`Self::install_as`] has installed.
+    pub async fn remove_as(&self, folder: &str) -> Result<()> {
+        let variant = shown(&self.variant(folder)?);
+        self.kubectl.run(&["delete", "-k", &variant, "--ignore-not-found"]).await.map(drop)
+    }
+
+    fn variant(&self, folder: &str) -> Result<PathBuf> {
+        overlay(&config()?, folder, self.tag.as_deref().context("the image comes from elsewhere")?)
     }
 
     /// Waits until nothing runs but pods of the newest Deployment, and all of them are ready.
@@ -245,11 +265,14 @@ fn write(names: Vec<String>, programs: &[PathBuf], path: &Path) -> Result<Writte
     standard::operator(names, programs)?.write(path)
 }
 
-/// `config/everything` with the image's tag set, which stays as it is for those who use it directly.
-fn overlay(config: &Path, tag: &str) -> Result<PathBuf> {
-    let directory = workspace::results().join("deploy");
+/// A folder of `config/` with the image's tag set, which stays as it is for those who use it directly.
+fn overlay(config: &Path, folder: &str, tag: &str) -> Result<PathBuf> {
+    let directory = workspace::results().join(match folder {
+        EVERYTHING => "deploy".into(),
+        other => format!("deploy-{other}"),
+    });
     std::fs::create_dir_all(&directory).with_context(|| format!("cannot create {}", directory.display()))?;
-    std::fs::write(directory.join("kustomization.yaml"), kustomization(tag))
+    std::fs::write(directory.join("kustomization.yaml"), kustomization(folder, tag))
         .with_context(|| format!("cannot write into {}", directory.display()))?;
     ensure!(
         directory.join("../../config").canonicalize()? == config.canonicalize()?,
@@ -258,9 +281,9 @@ fn overlay(config: &Path, tag: &str) -> Result<PathBuf> {
     Ok(directory)
 }
 
-fn kustomization(tag: &str) -> String {
+fn kustomization(folder: &str, tag: &str) -> String {
     format!(
-        "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n- ../../config/everything\n\
+        "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n- ../../config/{folder}\n\
          images:\n- name: {IMAGE}\n  newTag: {tag}\n"
     )
 }
@@ -289,7 +312,10 @@ mod tests {
 
     #[test]
     fn the_overlay_changes_nothing_but_the_tag() {
-        assert!(kustomization("dev-1").ends_with(&format!("images:\n- name: {IMAGE}\n  newTag: dev-1\n")));
+        assert!(
+            kustomization(EVERYTHING, "dev-1")
+                .ends_with(&format!("images:\n- name: {IMAGE}\n  newTag: dev-1\n"))
+        );
     }
 
     #[test]

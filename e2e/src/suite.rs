@@ -9,6 +9,7 @@ mod elected;
 mod lifecycle;
 mod membership_faults;
 mod operator_faults;
+mod rights;
 mod rolls;
 mod spread;
 mod testbed;
@@ -45,6 +46,7 @@ pub fn all() -> Vec<Test> {
         volumes::tests(&field),
         tls::tests(&field),
         operator_faults::tests(&field),
+        rights::tests(&field),
         uninstall::tests(&field),
         testbed::tests(&field),
     ]

@@ -139,6 +139,7 @@ impl Page {
 fn described_elsewhere(path: &str) -> Option<String> {
     let known = KUBERNETES_TYPES.iter().find(|(field, _)| path == format!("spec.{field}"));
     match (known, path) {
+        (Some((_, name @ "LabelSelector")), _) => Some(kubernetes_type(name, "meta")),
         (Some((_, name)), _) => Some(kubernetes_type(name, "core")),
         (None, "status.conditions") => Some(kubernetes_type("Condition", "meta")),
         (None, "spec.clusterTemplate") => Some("[spec of an EtcdCluster](#etcdcluster)".into()),

@@ -14,6 +14,7 @@ use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::core::{ApiResource, DynamicObject};
 use kube::runtime::reflector;
@@ -50,6 +51,7 @@ pub struct Caches {
     pub slices: Stores<EndpointSlice>,
     pub services: Stores<Service>,
     pub budgets: Stores<PodDisruptionBudget>,
+    pub network_policies: Stores<NetworkPolicy>,
     pub nodes: Nodes,
 }
 
@@ -94,6 +96,7 @@ impl Caches {
             slices: watches.open(&ours(), key_by_label),
             services: watches.open(&ours(), key_by_label),
             budgets: watches.open(&ours(), key_by_label),
+            network_policies: watches.open(&ours(), key_by_label),
             nodes,
         };
         (caches, futures::future::join_all(watches.all).map(drop).boxed())
@@ -110,6 +113,7 @@ impl Caches {
         self.slices.filled().await?;
         self.services.filled().await?;
         self.budgets.filled().await?;
+        self.network_policies.filled().await?;
         self.nodes.answered().await;
         Ok(())
     }

@@ -86,6 +86,10 @@ pub fn is_ambiguous(error: &kube::Error) -> bool {
     !cause.is_some_and(legacy::Error::is_connect)
 }
 
+pub fn is_forbidden(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 403)
+}
+
 fn connection(config: Config) -> kube::Result<Connection> {
     if let Some(proxy) = config.proxy_url {
         return Err(kube::Error::ProxyProtocolUnsupported { proxy_url: Box::new(proxy) });

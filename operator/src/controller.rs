@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::sync::Arc;
 
+use etcd_operator_core::desired::OperatorPods;
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
 use tokio::sync::Notify;
@@ -25,6 +26,8 @@ pub struct Settings {
     pub reach: Reach,
     /// The image that holds the agent: the operator's own.
     pub agent_image: String,
+    /// None outside of Kubernetes.
+    pub operator: Option<OperatorPods>,
     /// The DNS domain of new clusters.
     pub domain: String,
     pub planted_panic: PlantedPanic,
@@ -40,10 +43,10 @@ pub async fn run(
     stop: impl Future<Output = ()> + Clone,
 ) {
     let wakes = Wakes::default();
-    let Settings { scope, reach, agent_image, domain, planted_panic } = settings;
+    let Settings { scope, reach, agent_image, operator, domain, planted_panic } = settings;
     let (caches, filling) = Caches::fill(&client, &scope, &wakes);
     let identity = election.identity().to_owned();
-    let context = Context { client, caches, reach, agent_image, domain, identity, planted_panic };
+    let context = Context { client, caches, reach, agent_image, operator, domain, identity, planted_panic };
     let context = Arc::new(context);
     let working = async {
         if context.caches.filled().await.is_err() {
@@ -132,6 +135,7 @@ mod tests {
             scope: Scope::Everywhere,
             reach: Reach::Direct,
             agent_image: String::new(),
+            operator: None,
             domain: String::new(),
             planted_panic: PlantedPanic::default(),
         };

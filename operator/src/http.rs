@@ -63,13 +63,44 @@ mod tests {
 
     use super::*;
 
-    async fn status_of(address: SocketAddr, path: &str) -> String {
+    /// Status and body.
+    async fn answer_to(address: SocketAddr, method: &str, path: &str) -> (String, String) {
         let mut stream = TcpStream::connect(address).await.expect("it listens");
-        let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+        let request = format!("{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await.expect("it reads");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.expect("it answers");
-        answer.split(' ').nth(1).unwrap_or_default().to_owned()
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+        (head.split(' ').nth(1).unwrap_or_default().to_owned(), body.to_owned())
+    }
+
+    async fn status_of(address: SocketAddr, path: &str) -> String {
+        answer_to(address, "GET", path).await.0
+    }
+
+    /// Anybody who reaches the port can ask, so there is nothing to learn but what a kubelet needs.
+    #[tokio::test]
+    async fn the_port_that_anybody_can_ask_serves_two_constants_and_nothing_else() {
+        let listener = listen(([127, 0, 0, 1], 0).into()).await.expect("a free port");
+        let address = listener.local_addr().expect("it is bound");
+        let ready = Ready::default();
+        ready.set();
+        let server = tokio::spawn(serve(listener, ready, std::future::pending()));
+        for path in ["/healthz", "/readyz"] {
+            assert_eq!(answer_to(address, "GET", path).await, ("200".into(), "ok\n".into()), "{path}");
+            for method in ["POST", "PUT", "DELETE"] {
+                assert_eq!(
+                    answer_to(address, method, path).await,
+                    ("405".into(), String::new()),
+                    "{method} {path}"
+                );
+            }
+        }
+        for path in ["/", "/metrics", "/debug/pprof", "/configz", "/agent", "/healthz/..", "/readyz/clusters"]
+        {
+            assert_eq!(answer_to(address, "GET", path).await, ("404".into(), String::new()), "{path}");
+        }
+        server.abort();
     }
 
     #[tokio::test]

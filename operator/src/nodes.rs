@@ -20,7 +20,7 @@ use kube::{Api, Client};
 use tokio::sync::watch;
 
 use crate::caches::{Filling, MENDED_AFTER, Reopen, trouble_with};
-use crate::client::watch_config;
+use crate::client::{is_forbidden, watch_config};
 
 /// Until the operator tries again to read what it was not allowed to read.
 const NEXT_ATTEMPT: Duration = Duration::from_secs(30);
@@ -113,10 +113,6 @@ fn reduce(node: &mut Node) {
     let NodeSpec { unschedulable, taints, .. } = spec;
     node.spec = Some(NodeSpec { unschedulable, taints, ..NodeSpec::default() });
     (node.status, node.metadata.annotations, node.metadata.managed_fields) = (None, None, None);
-}
-
-fn is_forbidden(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.code == 403)
 }
 
 fn forbids(error: &watcher::Error) -> bool {

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use etcd_operator_core::api::EtcdCluster;
 use etcd_operator_core::names::Names;
-use etcd_operator_core::request::{self, Target};
 use etcd_operator_core::status::after_panic;
 use futures::FutureExt;
 use jiff::Timestamp;
@@ -97,14 +96,7 @@ async fn write_status(context: &Context, key: &Key, panic: &str) -> kube::Result
     let Some(cluster) = clusters.get_opt(&key.name).await? else { return Ok(()) };
     let Some((status, event)) = after_panic(&cluster, panic, Timestamp::now()) else { return Ok(()) };
     let names = Names::of(&cluster, &context.domain);
-    let target =
-        Target { cluster: &cluster, names: &names, desired: None, set: None, record: None, issued: None };
-    let request = request::report(&cluster, status).and_then(|write| request::http(&write, target));
-    if let Some(request) = request {
-        context.client.request_text(request).await?;
-    }
-    Reporter::new(context).publish(&cluster, event);
-    Ok(())
+    Reporter::new(context).unobserved(&cluster, &names, (status, event)).await.map(drop)
 }
 
 /// A panic on purpose in every round of one cluster, which shows in the shipped program that other clusters do not

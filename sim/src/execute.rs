@@ -132,7 +132,7 @@ fn apply(world: &mut World, write: &Write, wanted: Wanted) -> Outcome {
             return issued
                 .map_or_else(|why| Outcome::NotDone(Trouble::Failed(why.into())), |()| Outcome::Done);
         }
-        Object::Service(_) | Object::Budget => {}
+        Object::Service(_) | Object::Budget | Object::NetworkPolicy => {}
     }
     Outcome::Done
 }

@@ -56,6 +56,7 @@ impl Default for Reporter {
             listed: BTreeMap::new(),
             services: BTreeMap::new(),
             budget: None,
+            network_policy: None,
             nodes: Default::default(),
             taken: BTreeSet::new(),
         };

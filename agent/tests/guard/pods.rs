@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -32,6 +33,9 @@ pub struct Cluster {
     pub programs: PathBuf,
     /// What is started as etcd from now on.
     etcd: PathBuf,
+    agent: PathBuf,
+    /// The user that agents run as from now on, if it is another one than that of the test.
+    user: Option<u32>,
     pub config: MemberConfig,
     /// Members that are not called by their address.
     pub names: BTreeMap<usize, String>,
@@ -55,9 +59,10 @@ impl Cluster {
             options: MemberOptions::default(),
         };
         fs::create_dir_all(pods.directory().join("order")).expect("a scratch directory");
-        let etcd = programs.join("etcd");
+        let (etcd, agent) = (programs.join("etcd"), env!("CARGO_BIN_EXE_etcd-agent").into());
         let authority = Authority::generate();
-        Self { pods, programs, etcd, config, names: BTreeMap::new(), authority, _alone: alone }
+        let (names, user) = (BTreeMap::new(), None);
+        Self { pods, programs, etcd, agent, user, config, names, authority, _alone: alone }
     }
 
     pub fn address(&self, ordinal: usize) -> IpAddr {
@@ -110,7 +115,10 @@ impl Cluster {
         if !self.config.transport.is_plain() && !self.tls_directory(ordinal).exists() {
             self.give_right_certificates(ordinal);
         }
-        let mut agent = Command::new(env!("CARGO_BIN_EXE_etcd-agent"));
+        let mut agent = Command::new(&self.agent);
+        if let Some(user) = self.user {
+            agent.uid(user).gid(user);
+        }
         agent
             .arg("start")
             .env_clear()
@@ -127,6 +135,20 @@ impl Cluster {
             .env(environment::TLS, self.tls_directory(ordinal))
             .env(environment::TERMINATION_LOG, self.termination_log(ordinal));
         self.pods.start(small(ordinal), agent).expect("the agent starts");
+    }
+
+    /// Agents run as this user from now on, with everything that they need but the content of their volumes.
+    pub fn run_as(&mut self, user: u32) {
+        let agent = self.directory().join("etcd-agent");
+        fs::copy(&self.agent, &agent).expect("it is there");
+        (self.agent, self.user) = (agent, Some(user));
+        fs::set_permissions(self.directory(), fs::Permissions::from_mode(0o777)).expect("it is ours");
+        for ordinal in 0..9 {
+            for directory in [self.volume(ordinal), self.run_directory(ordinal)] {
+                fs::create_dir_all(&directory).expect("a directory");
+                std::os::unix::fs::chown(&directory, Some(user), Some(user)).expect("we are root");
+            }
+        }
     }
 
     /// From now on an etcd that only receives does this instead, as a shell says it.

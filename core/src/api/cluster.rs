@@ -8,7 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::member::MAX_SIZE;
 
-use super::{Certificates, EtcdClusterStatus, Maintenance, Options, PodTemplate, Quantity, Storage};
+use super::{
+    Certificates, EtcdClusterStatus, Maintenance, NetworkPolicy, Options, PodTemplate, Quantity, Storage,
+};
 
 /// The desired state of the cluster.
 #[expect(clippy::duplicated_attributes, reason = "columns may share a type")]
@@ -74,7 +76,7 @@ pub struct EtcdClusterSpec {
     #[serde(default)]
     pub storage: Storage,
 
-    /// Encryption of connections. Not implemented: this version does not encrypt any connection.
+    /// Encryption of connections, and which pods can connect.
     #[serde(default)]
     pub security: Security,
 
@@ -156,6 +158,11 @@ pub struct Security {
     /// TLS for clients and between members.
     #[serde(default)]
     pub tls: Tls,
+
+    /// Creates a NetworkPolicy that limits which pods can connect to the members; `{}` limits it to pods that are labelled as
+    /// clients. Members, operator, backups and Prometheus can always connect. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network_policy: Option<NetworkPolicy>,
 }
 
 /// Every option defaults to true.

@@ -17,12 +17,13 @@ use crate::rules::{self, ChangeRule, NameRule, Rule, Server};
 
 /// Fields of an EtcdCluster's spec that are Kubernetes' own types. Their schema is checked as everywhere, but
 /// its documentation is not repeated here.
-pub const KUBERNETES_TYPES: [(&str, &str); 6] = [
+pub const KUBERNETES_TYPES: [(&str, &str); 7] = [
     ("podTemplate.affinity", "Affinity"),
     ("podTemplate.imagePullSecrets", "LocalObjectReference"),
     ("podTemplate.securityContext", "PodSecurityContext"),
     ("podTemplate.tolerations", "Toleration"),
     ("podTemplate.topologySpreadConstraints", "TopologySpreadConstraint"),
+    ("security.networkPolicy.clientSelector", "LabelSelector"),
     ("storage.volumeClaimTemplate.spec", "PersistentVolumeClaimSpec"),
 ];
 

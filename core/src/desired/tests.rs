@@ -17,7 +17,7 @@ fn names() -> Names {
 }
 
 fn with<T>(spec: Value, look: impl FnOnce(&Desired<'_>) -> T) -> T {
-    look(&Desired { intent: &intent(spec), names: &names(), agent_image: "op:1" })
+    look(&Desired { intent: &intent(spec), names: &names(), agent_image: "op:1", operator: None })
 }
 
 fn set(spec: Value) -> Value {
@@ -183,7 +183,7 @@ fn the_order_can_be_deleted_for_good() {
 fn volumes_that_were_adopted_stay_so_when_the_annotation_is_removed() {
     let adopting = Intent { adopts: Some("8d6c".into()), ..intent(json!({})) };
     let (later, names) = (intent(json!({"version": "3.5.35"})), names());
-    let of = |intent| Desired { intent, names: &names, agent_image: "op:1" };
+    let of = |intent| Desired { intent, names: &names, agent_image: "op:1", operator: None };
     let set = of(&adopting).stateful_set(3, &adopting.form);
     let adopted = |set: &StatefulSet| crate::form::adopts(&set.spec.as_ref().expect("a spec").template);
     assert_eq!(adopted(&set).as_deref(), Some("8d6c"));

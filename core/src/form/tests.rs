@@ -21,7 +21,8 @@ fn form(spec: Value) -> Form {
 fn made_from(spec: Value) -> StatefulSet {
     let intent = intent(spec);
     let names = Names { namespace: "shop".into(), cluster: "kv".into(), domain: "cluster.local".into() };
-    Desired { intent: &intent, names: &names, agent_image: "op:1" }.stateful_set(3, &intent.form)
+    Desired { intent: &intent, names: &names, agent_image: "op:1", operator: None }
+        .stateful_set(3, &intent.form)
 }
 
 fn read(set: &StatefulSet) -> Form {

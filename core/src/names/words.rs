@@ -28,7 +28,8 @@ pub mod condition {
         VOLUMES_DIFFER = "VolumesDiffer";
         /// True while `spec.paused` keeps the operator from making changes; absent otherwise.
         PAUSED = "Paused";
-        /// True while a Service, the PodDisruptionBudget or a message to an agent cannot be written; absent otherwise.
+        /// True while a Service, the PodDisruptionBudget, the NetworkPolicy or a message to an agent cannot be written; absent
+        /// otherwise.
         WRITE_FAILED = "WriteFailed";
         /// Whether TLS is in effect as the spec asks for, with certificates that are valid; absent without TLS.
         TLS_READY = "TLSReady";
@@ -80,9 +81,11 @@ pub mod reason {
         MEMBERS_UNREACHABLE = "MembersUnreachable";
         /// etcd has raised an alarm and rejects requests.
         ALARM_ACTIVE = "AlarmActive";
-        /// A Service, the PodDisruptionBudget or a message to an agent cannot be written.
+        /// A Service, the PodDisruptionBudget, the NetworkPolicy or a message to an agent cannot be written.
         WRITE_FAILED = "WriteFailed";
         WORKER_PANICKED = "WorkerPanicked";
+        /// The operator has no right to read an object of the cluster.
+        OBJECTS_NOT_READABLE = "ObjectsNotReadable";
         PROGRESSING = "Progressing";
         /// The last step failed and is retried.
         STEP_FAILED = "StepFailed";

@@ -37,6 +37,7 @@ fn objects(states: &[Value]) -> Objects {
         listed: Listed::new(),
         services: BTreeMap::new(),
         budget: None,
+        network_policy: None,
         taken: BTreeSet::new(),
         nodes: Seen::default(),
     }
@@ -311,7 +312,8 @@ fn the_transport_of_a_cluster_is_that_of_its_record_its_set_or_a_pod() {
         let mut cluster = EtcdCluster::new("kv", serde_json::from_value(spec).expect("it is a spec"));
         cluster.metadata.uid = Some("uid".into());
         let intent = crate::validate::validate(&cluster).expect("it is valid");
-        Desired { intent: &intent, names: &names(), agent_image: "op:1" }.stateful_set(1, &intent.form)
+        Desired { intent: &intent, names: &names(), agent_image: "op:1", operator: None }
+            .stateful_set(1, &intent.form)
     };
     let pod = |set: &StatefulSet| {
         let spec = set.spec.as_ref().and_then(|spec| spec.template.spec.clone());

@@ -1,64 +1,34 @@
-//! The status after the operator's worker for a cluster panicked. It uses as little other code as possible, because
-//! that code might be what panicked.
+//! The status after the operator's worker for a cluster panicked.
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
+use super::unobserved::Unobserved;
 use crate::api::{EtcdCluster, EtcdClusterStatus};
 use crate::events::Event;
-use crate::names::{condition, reason};
+use crate::names::reason;
 
 /// Bytes of a panic's own message, which can hold a whole debug representation: an event's note takes 1024 in all.
 const LONGEST_MESSAGE: usize = 700;
 
-/// What to write and report, or nothing if the status reports this panic already. What was known stays, and
-/// `observedAt` shows its age. What only an observation can confirm becomes Unknown.
+/// What to write and report, or nothing if the status reports this panic already.
 pub fn after_panic(
     cluster: &EtcdCluster,
     message: &str,
     now: Timestamp,
 ) -> Option<(EtcdClusterStatus, Event)> {
-    let before = cluster.status.clone().unwrap_or_default();
     let panic = message.char_indices().take_while(|(at, _)| *at < LONGEST_MESSAGE);
     let panic: String = panic.map(|(_, character)| character).collect();
     let message = format!(
         "the operator's worker for this cluster panicked and restarts with backoff: {panic}; other clusters are not \
          affected; please report this with the operator's log"
     );
-    let unobserved = "the operator does not observe the members until its worker has restarted";
-    let facts = [
-        (condition::READY, "Unknown", message.as_str()),
-        (condition::AVAILABLE, "Unknown", unobserved),
-        (condition::RECONCILING, "True", message.as_str()),
-        (condition::QUORUM_LOST, "Unknown", unobserved),
-    ];
-    let kept = |type_: &str| before.conditions.iter().find(|it| it.type_ == type_);
-    let conditions: Vec<Condition> = condition::ALL
-        .iter()
-        .filter_map(|type_| match facts.iter().find(|(changed, ..)| changed == type_) {
-            Some((_, status, message)) => Some(Condition {
-                type_: (*type_).into(),
-                status: (*status).into(),
-                reason: reason::WORKER_PANICKED.into(),
-                message: (*message).into(),
-                observed_generation: cluster.metadata.generation,
-                last_transition_time: kept(type_)
-                    .filter(|it| it.status == *status)
-                    .map_or(Time(now), |it| it.last_transition_time.clone()),
-            }),
-            None => kept(type_).cloned(),
-        })
-        .collect();
-    if conditions.iter().all(|it| before.conditions.contains(it)) {
-        return None;
-    }
-    let event =
-        Event { warning: true, reason: reason::WORKER_PANICKED.into(), action: "Reconcile", note: message };
-    Some((EtcdClusterStatus { conditions, last_update_time: Some(Time(now)), ..before }, event))
+    let members = "the operator does not observe the members until its worker has restarted";
+    Unobserved { reason: reason::WORKER_PANICKED, message, members }.status(cluster, now)
 }
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use serde_json::json;
 
     use super::*;

@@ -22,7 +22,7 @@ fn names() -> Names {
 }
 
 fn desired<'a>(intent: &'a Intent, names: &'a Names, agent_image: &'a str) -> Desired<'a> {
-    Desired { intent, names, agent_image }
+    Desired { intent, names, agent_image, operator: None }
 }
 
 fn intent(spec: Value) -> Intent {
@@ -75,6 +75,7 @@ fn left_by(intent: &Intent, agent_image: &str) -> Objects {
         listed: Listed::new(),
         services: services.map(|(role, it)| (role, read(stored(json!(it), "service-uid")))).collect(),
         budget: desired.disruption_budget(1, false).map(|it| read(stored(json!(it), "budget-uid"))),
+        network_policy: desired.network_policy().map(|it| read(stored(json!(it), "policy-uid"))),
         taken: BTreeSet::new(),
         nodes: Seen::default(),
     }
@@ -232,6 +233,41 @@ fn a_settled_cluster_is_considered_again_when_the_labels_of_a_pod_change_and_not
     assert_ne!(labeled.unseen(), before);
     let reported = with_pod(objects(), |it| it.resource_version = Some("9".into()));
     assert_eq!(reported.unseen(), before);
+}
+
+fn with_clients(selector: Value) -> Intent {
+    intent(json!({"size": 1, "security": {"networkPolicy": {"clientSelector": selector}}}))
+}
+
+/// The only write, which is about the network policy.
+fn policy_write(intent: &Intent, objects: &Objects) -> (OnlyIf, Change) {
+    let [write] = <[Write; 1]>::try_from(writes(intent, objects)).expect("one write");
+    assert_eq!(write.object, Object::NetworkPolicy);
+    (write.only_if, write.change)
+}
+
+#[test]
+fn a_network_policy_is_created_follows_edits_and_is_deleted_with_its_field() {
+    let (open, shop) = (intent(json!({"size": 1})), with_clients(json!({"matchLabels": {"app": "shop"}})));
+    assert!(matches!(policy_write(&shop, &settled(&open)), (OnlyIf::Absent, Change::Create(_))));
+    assert_eq!(writes(&shop, &settled(&shop)), []);
+    let same = OnlyIf::Same("policy-uid".into());
+    let edited = policy_write(&with_clients(json!({})), &settled(&shop));
+    assert!(edited.0 == same && matches!(edited.1, Change::Apply(_)), "{edited:?}");
+    assert_eq!(policy_write(&open, &settled(&shop)), (same, Change::Delete));
+}
+
+#[test]
+fn a_network_policy_that_somebody_opened_is_put_right_and_noticed_in_a_settled_cluster() {
+    let shop = with_clients(json!({"matchLabels": {"app": "shop"}}));
+    let mut objects = settled(&shop);
+    let before = objects.unseen();
+    let policy = objects.network_policy.as_mut().map(Arc::make_mut).expect("a policy");
+    let rules = policy.spec.as_mut().and_then(|spec| spec.ingress.as_mut()).expect("rules");
+    rules[1].from.get_or_insert_default().push(Default::default());
+    policy.metadata.resource_version = Some("8".into());
+    assert!(matches!(policy_write(&shop, &objects).1, Change::Apply(_)));
+    assert_ne!(objects.unseen(), before);
 }
 
 /// How many pods a drain has to leave, if each of three members reports that it reaches these.

@@ -103,7 +103,8 @@ impl Story {
             (Ok(intent), Some(spec)) => {
                 let former =
                     validate(&self.cluster(&asked_for, spec, false)?).map_err(|it| format!("{it:?}"))?;
-                let desired = |intent| desired::Desired { intent, names: &names, agent_image: "op:1" };
+                let desired =
+                    |intent| desired::Desired { intent, names: &names, agent_image: "op:1", operator: None };
                 let set = desired(&former).stateful_set(3, &former.form);
                 let not_applied = desired::not_applied(&set, &desired(intent).claim());
                 (not_applied, intent.form.differences(&former.form))

@@ -12,6 +12,7 @@ use etcd_operator_core::quorum::quorum;
 use etcd_operator_core::tls::{Transport, profiles};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::ResourceExt;
@@ -32,12 +33,13 @@ pub struct Promised {
     pub claims: u8,
     pub disruption_budget: bool,
     pub node_port: bool,
+    pub network_policy: bool,
 }
 
 impl Promised {
     /// So many members, each with a volume, behind a budget.
     pub fn members(size: u8) -> Self {
-        Self { size, claims: size, disruption_budget: true, node_port: false }
+        Self { size, claims: size, disruption_budget: true, node_port: false, network_policy: false }
     }
 
     /// No member, but so many volumes.
@@ -51,6 +53,10 @@ impl Promised {
 
     pub fn with_node_port(self) -> Self {
         Self { node_port: true, ..self }
+    }
+
+    pub fn with_network_policy(self) -> Self {
+        Self { network_policy: true, ..self }
     }
 }
 
@@ -119,7 +125,7 @@ impl Operated {
         Ok(())
     }
 
-    /// Readiness, Services, Secrets, budget, number of pods, and that no bootstrap order is left.
+    /// Readiness, Services, Secrets, budget, network policy, number of pods, and that no bootstrap order is left.
     async fn surroundings_agree(&self, promised: &Promised) -> Result<()> {
         let names = self.names();
         let pods = self.pods().await?.into_iter();
@@ -140,6 +146,9 @@ impl Operated {
         let least = i32::try_from(quorum(usize::from(promised.size)))?;
         let wanted = budgeted.then(|| (self.name.clone(), Some(IntOrString::Int(least))));
         same("disruption budgets", &budgets, &wanted.into_iter().collect())?;
+        let policies: BTreeSet<_> = self.labelled::<NetworkPolicy>().await?.into_keys().collect();
+        let wanted = promised.network_policy.then(|| self.name.clone());
+        same("network policies", &policies, &wanted.into_iter().collect())?;
         let sets = self.labelled::<StatefulSet>().await?;
         let replicas = |set: StatefulSet| set.spec.and_then(|spec| spec.replicas);
         let sets: BTreeMap<_, _> = sets.into_iter().map(|(name, set)| (name, replicas(set))).collect();

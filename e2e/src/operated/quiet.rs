@@ -10,6 +10,7 @@ use etcd_operator_core::names::{CLUSTER_LABEL, condition};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Secret, Service};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::ListParams;
 use kube::{Api, Client, Resource, ResourceExt};
@@ -56,6 +57,7 @@ async fn versions(client: &Client, namespace: &str) -> Result<BTreeMap<String, O
     add::<Secret>(client, namespace, CLUSTER_LABEL, &mut all).await?;
     add::<ConfigMap>(client, namespace, CLUSTER_LABEL, &mut all).await?;
     add::<PodDisruptionBudget>(client, namespace, CLUSTER_LABEL, &mut all).await?;
+    add::<NetworkPolicy>(client, namespace, CLUSTER_LABEL, &mut all).await?;
     add::<PersistentVolumeClaim>(client, namespace, CLUSTER_LABEL, &mut all).await?;
     Ok(all)
 }

@@ -64,6 +64,9 @@ pub fn tests(field: &Topology) -> Vec<Test> {
         field.shared("lifecycle::the_disruption_budget_can_be_disabled", |c| {
             surroundings::disruption_budget(c).boxed_local()
         }),
+        field.shared("lifecycle::a_network_policy_follows_its_field", |c| {
+            surroundings::network_policy(c).boxed_local()
+        }),
         field.shared("lifecycle::reached_from_outside_with_tools_beside_it", |c| {
             surroundings::from_outside(c).boxed_local()
         }),

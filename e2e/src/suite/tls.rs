@@ -7,6 +7,7 @@
 mod application;
 mod connections;
 mod dialled;
+mod hardening;
 mod renewal;
 
 use ::testbed::cluster::{Config, DnsProfile};
@@ -31,6 +32,7 @@ pub fn tests(field: &Topology) -> Vec<Test> {
         field
             .shared("tls::a_cluster_in_plain_text_stays_so", |c| connections::switched_off(c).boxed_local())
             .smoke(),
+        field.shared("tls::the_checks_of_the_cis_benchmark_hold", |c| hardening::checks(c).boxed_local()),
         field.shared("tls::clients_in_plain_text_members_with_tls", |c| {
             connections::in_part(c, json!({"clientTLSEnabled": false})).boxed_local()
         }),

@@ -165,13 +165,15 @@ async fn settings(options: &Run, client: &Client) -> Result<Settings> {
         Some(Way::PortForward) => false,
         None => environment::is_in_a_pod(),
     };
+    let own_pod = environment::own_pod(client).await?;
     Ok(Settings {
         scope: Scope::of(&options.watch_namespaces),
         reach: if direct { Reach::Direct } else { Reach::PortForward(client.clone()) },
         agent_image: match &options.agent_image {
             Some(image) => image.clone(),
-            None => environment::image(client).await?,
+            None => environment::image(own_pod.as_ref())?,
         },
+        operator: own_pod.as_ref().map(environment::operator_pods),
         planted_panic: planted_panic()?,
         domain: options.cluster_domain.clone().unwrap_or_else(environment::domain),
     })

@@ -37,6 +37,7 @@ pub fn cached(caches: &Caches, cluster: Arc<EtcdCluster>, names: &Names) -> Obje
     let by_ordinal = Ordinal::below(MAX_SIZE);
     let claims = by_ordinal.filter_map(|it| Some((it, get(&caches.claims, names, Object::Claim(it))?)));
     let services = Role::ALL.map(|it| (it, get(&caches.services, names, Object::Service(it))));
+    let policy = get(&caches.network_policies, names, Object::NetworkPolicy);
     let mut taken = BTreeSet::new();
     Objects {
         order: ours(Object::Order, get(&caches.orders, names, Object::Order), &cluster, &mut taken),
@@ -49,6 +50,7 @@ pub fn cached(caches: &Caches, cluster: Arc<EtcdCluster>, names: &Names) -> Obje
         listed: listed(slices.iter().map(|slice| &**slice)),
         services: our_services(services, &cluster, &mut taken),
         budget: ours(Object::Budget, get(&caches.budgets, names, Object::Budget), &cluster, &mut taken),
+        network_policy: ours(Object::NetworkPolicy, policy, &cluster, &mut taken),
         taken,
         cluster,
         nodes: caches.nodes.read(),
@@ -59,9 +61,9 @@ pub fn cached(caches: &Caches, cluster: Arc<EtcdCluster>, names: &Names) -> Obje
 ///
 /// Everything is asked for by its name: after a write, the API server answers a list only when its own cache has
 /// caught up, a tenth of a second later, but a name at once. What the peer Service lists is as cached. Nothing goes
-/// wrong by it, because it names pods by their UIDs: at worst one that is listed by now is waited for. Services and the
-/// budget are asked for only if the caches do not have them: then somebody else may have their names. Preflight pods are
-/// asked for only if there can be any: they come after the record of a form.
+/// wrong by it, because it names pods by their UIDs: at worst one that is listed by now is waited for. Services, the
+/// budget and the network policy are asked for only if the caches do not have them: then somebody else may have their names.
+/// Preflight pods are asked for only if there can be any: they come after the record of a form.
 pub async fn live(
     client: &Client,
     caches: &Caches,
@@ -88,13 +90,22 @@ pub async fn live(
             known => Ok(known.clone()),
         }
     };
+    // A name matters only to a cluster that would use it.
+    let limits_clients = cluster.spec.security.network_policy.is_some();
+    let policy = async {
+        match &known.network_policy {
+            None if limits_clients => read(client, names, Object::NetworkPolicy).await,
+            known => Ok(known.clone()),
+        }
+    };
     let tried = if record.is_some() || !known.preflights.is_empty() { ordinals } else { 0 };
-    let (pods, preflights, claims, services, budget) = futures::try_join!(
+    let (pods, preflights, claims, services, budget, policy) = futures::try_join!(
         read_all::<Pod>(client, names, ordinals, Object::Pod),
         read_all::<Pod>(client, names, tried, Object::Preflight),
         read_all::<PersistentVolumeClaim>(client, names, ordinals, Object::Claim),
         try_join_all(services),
         budget,
+        policy,
     )?;
     let mut taken = BTreeSet::new();
     known.services.extend(our_services(services, &cluster, &mut taken));
@@ -113,6 +124,7 @@ pub async fn live(
         listed: known.listed,
         services: known.services,
         budget: ours(Object::Budget, budget, &cluster, &mut taken),
+        network_policy: ours(Object::NetworkPolicy, policy, &cluster, &mut taken),
         taken,
         cluster,
         nodes: known.nodes,

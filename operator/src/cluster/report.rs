@@ -1,10 +1,11 @@
 //! Reports to users: the status, and an event for each step.
 
-use etcd_operator_core::api::EtcdCluster;
+use etcd_operator_core::api::{EtcdCluster, EtcdClusterStatus};
 use etcd_operator_core::decide::Goal;
 use etcd_operator_core::events::{self, Event};
 use etcd_operator_core::names::{FIELD_MANAGER, Names};
 use etcd_operator_core::plan::Action;
+use etcd_operator_core::request::{self, Target};
 use jiff::Timestamp;
 use k8s_openapi::api::events::v1::Event as Published;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
@@ -31,6 +32,21 @@ impl Reporter {
         for event in status.flat_map(|status| events::of_change(cluster.status.as_ref(), status)) {
             self.publish(cluster, event);
         }
+    }
+
+    /// Writes and reports why there is no observation. Returns what the API server made of it.
+    pub async fn unobserved(
+        &self,
+        cluster: &EtcdCluster,
+        names: &Names,
+        (status, event): (EtcdClusterStatus, Event),
+    ) -> kube::Result<Option<EtcdCluster>> {
+        let target = Target { cluster, names, desired: None, set: None, record: None, issued: None };
+        let write = request::report(cluster, status).and_then(|write| request::http(&write, target));
+        let Some(write) = write else { return Ok(None) };
+        let written = self.client.request(write).await?;
+        self.publish(cluster, event);
+        Ok(Some(written))
     }
 
     /// One event for each step.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use etcd_operator_core::api::EtcdCluster;
 use etcd_operator_core::decide::Goal;
-use etcd_operator_core::desired::Desired;
+use etcd_operator_core::desired::{Desired, OperatorPods};
 use etcd_operator_core::form::Record;
 use etcd_operator_core::intent::Intent;
 use etcd_operator_core::names::Names;
@@ -16,7 +16,7 @@ use etcd_operator_core::round::{
     Clock, Considered, Effect, Ended, Freshness, Newest, Next, Outcome, Pause, Round, SideWrite, Version,
     Work,
 };
-use etcd_operator_core::status::{Trouble, next_heartbeat};
+use etcd_operator_core::status::{Trouble, after_denied_read, next_heartbeat};
 use etcd_operator_core::tls::{chosen_profiles, next_renewal};
 use etcd_operator_core::validate::{Problem, validate};
 use jiff::Timestamp;
@@ -33,6 +33,7 @@ use super::observation::Observation;
 use super::report::Reporter;
 use super::secrets::{Secrets, transport};
 use crate::caches::{Caches, Key};
+use crate::client::is_forbidden;
 use crate::reach::Reach;
 use crate::supervisor::PlantedPanic;
 use crate::telemetry::{chain, log_observation};
@@ -44,6 +45,8 @@ pub struct Context {
     pub reach: Reach,
     /// The image that holds the agent: the operator's own.
     pub agent_image: String,
+    /// None outside of Kubernetes.
+    pub operator: Option<OperatorPods>,
     /// The DNS domain of clusters that have not been created yet.
     pub domain: String,
     /// Who we are, for events.
@@ -120,6 +123,7 @@ impl Worker {
             Ok(Some(objects)) => objects,
             Ok(None) => return Ended::Superseded,
             Err(error) => {
+                self.report_denied(&error, &names).await;
                 let why = format!("cannot read the cluster's objects: {}", chain(&error));
                 self.round.hold_up(Trouble::Failed(why));
                 return Ended::Stuck;
@@ -150,6 +154,17 @@ impl Worker {
         Ok(Some(objects))
     }
 
+    /// Another failure might be over soon, and is in the log.
+    async fn report_denied(&mut self, error: &kube::Error, names: &Names) {
+        let Some(cluster) = self.cluster().filter(|_| is_forbidden(error)) else { return };
+        let report = after_denied_read(&cluster, &chain(error).to_string(), Timestamp::now());
+        let Some(report) = report else { return };
+        match self.reporter.unobserved(&cluster, names, report).await {
+            Ok(written) => written.into_iter().for_each(|it| self.returned(Arc::new(it))),
+            Err(error) => tracing::debug!(error = %chain(&error), "status not written"),
+        }
+    }
+
     async fn consider(
         &mut self,
         objects: Objects,
@@ -175,7 +190,8 @@ impl Worker {
                 Next::Proceed(plan) => plan,
             };
         let learns_by = self.member_watch.keep(&observation);
-        let desired = spec.ok().map(|intent| Desired { intent, names, agent_image: &context.agent_image });
+        let (agent_image, operator) = (&context.agent_image, context.operator.as_ref());
+        let desired = spec.ok().map(|intent| Desired { intent, names, agent_image, operator });
         let desired = desired.as_ref();
         let (objects, seen) = (&observation.objects, &observation.seen);
         let considered = Considered { goal: &goal, spec, names, desired, objects, seen, plan: &plan };

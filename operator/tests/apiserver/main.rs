@@ -19,6 +19,7 @@ mod definitions;
 mod lease;
 mod lifecycle;
 mod manifests;
+mod network_policies;
 mod nodes;
 mod objects;
 mod operated;
@@ -74,6 +75,9 @@ fn trials() -> Vec<Trial> {
             crds_and_operator_together_are_everything
             removing_the_operator_changes_no_cluster
             the_operators_namespace_accepts_no_cluster;
+        network_policies:
+            a_network_policy_appears_is_put_right_and_goes_with_its_field
+            a_network_policy_of_another_owner_is_left_alone_and_named;
         nodes:
             nodes_are_read_as_soon_as_that_is_allowed;
         objects:
@@ -84,6 +88,7 @@ fn trials() -> Vec<Trial> {
             what_comes_later_is_said_and_no_secrets_are_listed;
         rights:
             an_operator_of_one_namespace_works_there_and_has_no_rights_elsewhere
+            a_missing_right_on_secrets_is_named_in_the_status_and_missed_until_it_is_granted
             who_can_view_or_edit_a_namespace_can_do_so_with_its_clusters
             the_operator_can_be_installed_twice_for_high_availability;
         rolls:

@@ -9,6 +9,7 @@ use etcd_operator_core::observed::Ordinal;
 use etcd_operator_core::validate::validate;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Namespace, Pod, Service, ServiceAccount};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::PostParams;
 use kube::core::NamespaceResourceScope;
@@ -56,20 +57,21 @@ pub async fn a_namespace_that_is_restricted_takes_everything_that_makes_up_a_clu
         .await
         .expect("pods can be made only then");
 
-    let spec =
-        json!({"debugSidecar": {}, "externalAccess": {"nodePort": {"port": 30379}}, "version": "3.5.9"});
+    let spec = json!({"debugSidecar": {}, "externalAccess": {"nodePort": {"port": 30379}}, "version": "3.5.9", "security": {"networkPolicy": {}}});
     let mut cluster = EtcdCluster::new("kv", serde_json::from_value(spec).expect("it is a spec"));
     cluster.metadata.namespace = Some(NAMESPACE.into());
     let cluster = created(&client, &cluster).await;
     let intent = validate(&cluster).expect("the server took it, too");
     let names = Names { namespace: NAMESPACE.into(), cluster: "kv".into(), domain: "cluster.local".into() };
-    let desired = Desired { intent: &intent, names: &names, agent_image: "example.org/operator:dev" };
+    let desired =
+        Desired { intent: &intent, names: &names, agent_image: "example.org/operator:dev", operator: None };
 
     for service in services(&desired).into_values() {
         created::<Service>(&client, &service).await;
     }
     created::<PodDisruptionBudget>(&client, &desired.disruption_budget(3, false).expect("it is wanted"))
         .await;
+    created::<NetworkPolicy>(&client, &desired.network_policy().expect("it is wanted")).await;
     let set = created::<StatefulSet>(&client, &desired.stateful_set(0, &intent.form)).await;
     created::<Pod>(&client, &first_pod(&set)).await;
     created::<Pod>(&client, &desired.preflight(Ordinal(0), "n1").expect("the spec is valid")).await;

@@ -11,6 +11,7 @@ use etcd_operator::reach::Reach;
 use etcd_operator::scope::Scope;
 use etcd_operator::supervisor::PlantedPanic;
 use etcd_operator_core::api::EtcdCluster;
+use etcd_operator_core::desired::OperatorPods;
 use etcd_operator_core::order::{self, BootstrapOrder};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -29,6 +30,12 @@ use crate::{as_operator, installed, shared};
 
 /// Only there to end a wait.
 const LIMIT: Duration = Duration::from_secs(180);
+
+/// As `config/base` runs it.
+fn operator_pods() -> OperatorPods {
+    let labels = [("app.kubernetes.io/name".into(), "etcd-operator".into())];
+    OperatorPods { namespace: "etcd-operator-system".into(), labels: labels.into() }
+}
 
 /// A control plane and an operator that works on it.
 pub struct Operated {
@@ -58,6 +65,7 @@ impl Operated {
             scope,
             reach: Reach::Direct,
             agent_image: "example.org/operator:dev".into(),
+            operator: Some(operator_pods()),
             domain: "cluster.local".into(),
             planted_panic,
         };

@@ -1,14 +1,18 @@
 //! What the operator and its users are allowed to do, as the API server decides it.
 
-use etcd_operator_core::api::EtcdCluster;
+use etcd_operator::supervisor::PlantedPanic;
+use etcd_operator_core::api::{EtcdCluster, Phase};
+use etcd_operator_core::names::reason;
+use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Secret;
-use kube::Api;
+use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
 use kube::api::PostParams;
+use kube::{Api, Client};
 use serde_json::json;
 use testbed::api_only::ApiOnly;
 
 use crate::operated::Workplace;
-use crate::{SERVICE_ACCOUNT, kubectl, root, shared};
+use crate::{SERVICE_ACCOUNT, installed, kubectl, root, shared};
 
 /// Of `config/namespaced`.
 const NAMESPACE: &str = "etcd";
@@ -61,6 +65,9 @@ pub async fn an_operator_of_one_namespace_works_there_and_has_no_rights_elsewher
         ("watch", "secrets", false),
         ("patch", "secrets", false),
         ("delete", "secrets", false),
+        ("watch", "networkpolicies", true),
+        ("delete", "networkpolicies", true),
+        ("update", "networkpolicies", false),
     ] {
         let (here, outside) = (
             may(&there.on.api, SERVICE_ACCOUNT, NAMESPACE, verb, resource).await,
@@ -69,6 +76,59 @@ pub async fn an_operator_of_one_namespace_works_there_and_has_no_rights_elsewher
         assert_eq!((here, outside), (expected, false), "{verb} {resource}");
     }
     drop(there.stop().await);
+}
+
+/// Leaves the operator these verbs on Secrets.
+async fn allow_on_secrets(admin: &Client, verbs: &[&str]) {
+    let roles = Api::<ClusterRole>::all(admin.clone());
+    let mut role = roles.get("etcd-operator").await.expect("it is installed");
+    let rules = role.rules.get_or_insert_default();
+    rules.retain(|rule| rule.resources.as_deref() != Some(&["secrets".to_owned()]));
+    rules.extend((!verbs.is_empty()).then(|| PolicyRule {
+        api_groups: Some(vec![String::new()]),
+        resources: Some(vec!["secrets".into()]),
+        verbs: verbs.iter().map(|it| (*it).to_owned()).collect(),
+        ..PolicyRule::default()
+    }));
+    roles.replace("etcd-operator", &PostParams::default(), &role).await.expect("it is accepted");
+}
+
+fn is_reported(cluster: &EtcdCluster, because: &str, words: &[&str]) -> bool {
+    let Some(status) = &cluster.status else { return false };
+    let reconciling = status.conditions.iter().find(|it| it.type_ == "Reconciling");
+    status.phase == Some(Phase::Creating)
+        && reconciling.is_some_and(|it| {
+            let named = words.iter().all(|word| it.message.contains(word));
+            it.status == "True" && it.reason == because && named
+        })
+}
+
+pub async fn a_missing_right_on_secrets_is_named_in_the_status_and_missed_until_it_is_granted() {
+    let api = installed().await;
+    let admin = api.client().await.expect("an administrator's client");
+    allow_on_secrets(&admin, &[]).await;
+    let operated = Workplace::alone(api, PlantedPanic::default()).await;
+    operated.create("kv", json!({"size": 1})).await;
+    let words = ["cannot get resource \"secrets\"", "config/rights"];
+    let denied = |it: &EtcdCluster| is_reported(it, reason::OBJECTS_NOT_READABLE, &words);
+    operated.until("kv", "the right to read is named", denied).await;
+    assert_eq!(operated.all::<StatefulSet>().get_opt("kv").await.expect("an answer"), None);
+
+    allow_on_secrets(&admin, &["get"]).await;
+    let words = ["cannot create resource \"secrets\""];
+    let denied = |it: &EtcdCluster| is_reported(it, reason::STEP_FAILED, &words);
+    operated.until("kv", "the right to create is named", denied).await;
+
+    allow_on_secrets(&admin, &["get", "create", "update"]).await;
+    operated.until_armed("kv", 1).await;
+    let over = |it: &EtcdCluster| {
+        let conditions = it.status.iter().flat_map(|status| &status.conditions);
+        !conditions
+            .into_iter()
+            .any(|it| it.message.contains("forbidden") || it.reason == reason::OBJECTS_NOT_READABLE)
+    };
+    operated.until("kv", "nothing of it is left in the status", over).await;
+    drop(operated.stop().await);
 }
 
 pub async fn who_can_view_or_edit_a_namespace_can_do_so_with_its_clusters() {

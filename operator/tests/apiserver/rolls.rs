@@ -56,8 +56,12 @@ impl Place {
         set: Option<&StatefulSet>,
     ) -> Result<Value, Option<u16>> {
         let intent = validate(cluster).expect("the server took it, too");
-        let desired =
-            Desired { intent: &intent, names: &self.names, agent_image: "example.org/operator:dev" };
+        let desired = Desired {
+            intent: &intent,
+            names: &self.names,
+            agent_image: "example.org/operator:dev",
+            operator: None,
+        };
         let target =
             Target { cluster, names: &self.names, desired: Some(&desired), set, record: None, issued: None };
         let request = http(write, target).expect("the spec is valid");
@@ -67,8 +71,12 @@ impl Place {
 
     async fn set(&self, cluster: &EtcdCluster, replicas: u8) -> StatefulSet {
         let intent = validate(cluster).expect("the server took it, too");
-        let desired =
-            Desired { intent: &intent, names: &self.names, agent_image: "example.org/operator:dev" };
+        let desired = Desired {
+            intent: &intent,
+            names: &self.names,
+            agent_image: "example.org/operator:dev",
+            operator: None,
+        };
         let set = desired.stateful_set(replicas, &intent.form);
         let sets: Api<StatefulSet> = self.all();
         sets.create(&PostParams::default(), &set).await.expect("it is new");
@@ -142,7 +150,12 @@ pub async fn a_pod_is_evicted_only_if_it_is_the_observed_one_and_the_budget_allo
     let ready = json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
     pods.patch_status("kv-0", &PatchParams::default(), &Patch::Merge(&ready)).await.expect("it is accepted");
     let intent = validate(&cluster).expect("it is valid");
-    let desired = Desired { intent: &intent, names: &place.names, agent_image: "example.org/operator:dev" };
+    let desired = Desired {
+        intent: &intent,
+        names: &place.names,
+        agent_image: "example.org/operator:dev",
+        operator: None,
+    };
     let budgets: Api<PodDisruptionBudget> = place.all();
     let budget = desired.disruption_budget(1, false).expect("it is wanted");
     budgets.create(&PostParams::default(), &budget).await.expect("it is new");

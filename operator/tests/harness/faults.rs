@@ -136,6 +136,9 @@ impl Effect {
             "create poddisruptionbudgets ",
             "patch poddisruptionbudgets ",
             "delete poddisruptionbudgets ",
+            "create networkpolicies ",
+            "patch networkpolicies ",
+            "delete networkpolicies ",
             // Nothing else creates pods here.
             "create pods ",
             "delete pods kv-preflight-",

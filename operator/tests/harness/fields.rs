@@ -182,6 +182,10 @@ fn is_in_effect(field: &str, recorder: &Recorder) -> bool {
         "podDisruptionBudget" => recorder.object("PodDisruptionBudget", CLUSTER).is_none(),
         "podTemplate.annotations" => metadata("annotations", "example.org/note", "hello"),
         "podTemplate.labels" => metadata("labels", "team", "shop"),
+        "security.networkPolicy.clientSelector" => {
+            let policy = object(recorder, "NetworkPolicy", CLUSTER);
+            policy["spec"]["ingress"][1]["from"][0]["podSelector"]["matchLabels"]["app"] == "shop"
+        }
         "security.tls.certificates.dnsNames" => {
             server(recorder).dns_names.contains(&"etcd.example.com".into())
         }

@@ -71,6 +71,7 @@ async fn run(kubeconfig: Kubeconfig, faults: &Faults) {
         scope: Scope::Everywhere,
         reach: faults::etcd::reach(faults),
         agent_image: "example.org/operator:dev".into(),
+        operator: None,
         domain: DOMAIN.into(),
         planted_panic: PlantedPanic::default(),
     };

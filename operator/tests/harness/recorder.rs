@@ -12,6 +12,7 @@ use etcd_operator_core::tls::Purpose;
 use futures::StreamExt;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Secret, Service};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::core::{ApiResource, DynamicObject};
 use kube::runtime::watcher::{Config, Event, watcher};
@@ -59,6 +60,7 @@ impl Recorder {
             ApiResource::erase::<Secret>(&()),
             ApiResource::erase::<Service>(&()),
             ApiResource::erase::<PodDisruptionBudget>(&()),
+            ApiResource::erase::<NetworkPolicy>(&()),
         ] {
             let objects = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &kind);
             watches.spawn(watch(objects, kind.kind, Arc::clone(&state), begun.clone()));

@@ -114,6 +114,7 @@ fn a_live_field_changes_the_goal_or_leads_to_a_write_beside_the_plan() {
         ("podDisruptionBudget", &["PodDisruptionBudget kv"]),
         ("podTemplate.annotations", &pods),
         ("podTemplate.labels", &pods),
+        ("security.networkPolicy.clientSelector", &["NetworkPolicy kv"]),
         ("size", &["PodDisruptionBudget kv"]),
     ]);
     let names = Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() };

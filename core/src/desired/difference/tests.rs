@@ -9,7 +9,7 @@ fn with<T>(spec: Value, look: impl FnOnce(&Desired<'_>) -> T) -> T {
     cluster.metadata.uid = Some("7d1c".into());
     let intent = crate::validate::validate(&cluster).expect("it is valid");
     let names = Names { namespace: "shop".into(), cluster: "kv".into(), domain: "cluster.local".into() };
-    look(&Desired { intent: &intent, names: &names, agent_image: "op:1" })
+    look(&Desired { intent: &intent, names: &names, agent_image: "op:1", operator: None })
 }
 
 /// As an API server hands it out: with everything filled in that it has a default for.

@@ -41,6 +41,7 @@ fn objects(metadata: &Value) -> Objects {
         listed: Listed::new(),
         services: BTreeMap::new(),
         budget: None,
+        network_policy: None,
         taken: BTreeSet::new(),
         nodes: Seen::default(),
     }
@@ -57,7 +58,7 @@ fn work(round: &mut Round, objects: &Objects, second: i64) -> Work {
     let intent = validate(&objects.cluster).expect("it is valid");
     let (goal, names) = (Goal::from(&intent), names());
     let plan = decide(&goal, &seen);
-    let desired = Desired { intent: &intent, names: &names, agent_image: "op:1" };
+    let desired = Desired { intent: &intent, names: &names, agent_image: "op:1", operator: None };
     let considered = Considered {
         goal: &goal,
         spec: Ok(&intent),
@@ -265,7 +266,7 @@ fn what_the_plan_writes_is_not_written_beside_it() {
     let now = Timestamp::UNIX_EPOCH;
     let seen = observe(&objects, &names, &BTreeMap::new(), &[], &mut Default::default(), now);
     let (goal, desired) =
-        (Goal::from(&after), Desired { intent: &after, names: &names, agent_image: "op:1" });
+        (Goal::from(&after), Desired { intent: &after, names: &names, agent_image: "op:1", operator: None });
     let beside = |plan: &Plan| {
         let considered = Considered {
             goal: &goal,

@@ -7,12 +7,14 @@ use etcd_operator_core::names::condition;
 use etcd_operator_core::observed::Ordinal;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Pod, ResourceQuota, Service};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
 use kube::Api;
 use kube::api::PostParams;
 use serde_json::json;
 
 use super::{NAME, born, judged, scaled};
 use crate::etcd::Member;
+use crate::install;
 use crate::operated::{Operated, Promised};
 use crate::runner::Context;
 use crate::suite::{BACK_OFF_LIMIT, KEY, LIMIT};
@@ -63,6 +65,39 @@ pub async fn disruption_budget(context: &Context) -> Result<()> {
         cluster.wait_until_settled(3).await?;
         cluster.agrees(&promised).await?;
     }
+    judged(context, history).await
+}
+
+/// The testbed enforces no policy, so this shows what the object says and when it changes.
+pub async fn network_policy(context: &Context) -> Result<()> {
+    let (cluster, history) = born(context, 3, json!({"security": {"networkPolicy": {}}})).await?;
+    let promised = || Promised::members(3).with_network_policy();
+    cluster.agrees(&promised()).await?;
+    let before = uids(&cluster.pods().await?);
+    let policies = cluster.api::<NetworkPolicy>();
+    let created = policies.get(NAME).await?.spec;
+    let text = serde_json::to_string(&created)?;
+    for words in
+        [install::NAMESPACE, "\"app.kubernetes.io/name\":\"etcd-operator\"", "etcd.etcd.io/client-of"]
+    {
+        ensure!(text.contains(words), "no {words} in {text}");
+    }
+    let is_as_created = |it: &NetworkPolicy| it.spec == created;
+    let open = json!({"spec": {"ingress": [{}]}}).to_string();
+    let by_hand = ["patch", "networkpolicy", NAME, "--type=merge", "--patch", &open];
+    context.kubectl().run(&[&["--namespace", cluster.namespace.as_str()], &by_hand[..]].concat()).await?;
+    wait::present(policies.clone(), NAME, "an edit by hand is put right", LIMIT, is_as_created).await?;
+
+    let clients = json!({"matchLabels": {"app": "shop"}});
+    cluster.edit(json!({"spec": {"security": {"networkPolicy": {"clientSelector": clients}}}})).await?;
+    let follows = |it: &NetworkPolicy| serde_json::to_string(it).is_ok_and(|text| text.contains("shop"));
+    wait::present(policies, NAME, "it follows the spec", LIMIT, follows).await?;
+    cluster.wait_until_settled(3).await?;
+    cluster.agrees(&promised()).await?;
+    cluster.edit(json!({"spec": {"security": {"networkPolicy": null}}})).await?;
+    cluster.wait_until_settled(3).await?;
+    cluster.agrees(&Promised::members(3)).await?;
+    ensure!(uids(&cluster.pods().await?) == before, "a pod restarted");
     judged(context, history).await
 }
 

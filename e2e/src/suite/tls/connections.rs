@@ -81,7 +81,7 @@ pub async fn scaled(context: &Context) -> Result<()> {
 }
 
 /// The ports of every member, `etcdctl` in its pod, and what [`Operated::agrees`] finds.
-async fn as_asked_for(context: &Context, cluster: &Operated) -> Result<()> {
+pub(super) async fn as_asked_for(context: &Context, cluster: &Operated) -> Result<()> {
     cluster.agrees(&Promised::members(3)).await?;
     let Transport { clients, peers } = cluster.transport().await?;
     for member in cluster.members().await? {
