@@ -7,6 +7,7 @@
 
 use crate::api::{EtcdBackupSpec, EtcdClusterSpec, StorageType};
 
+mod auth;
 mod certificates;
 mod cluster;
 mod maintenance;
@@ -59,9 +60,17 @@ pub(crate) const CLUSTER_NAME: NameRule = NameRule {
 };
 
 pub(crate) fn of_cluster() -> impl Iterator<Item = &'static Rule<EtcdClusterSpec>> {
-    [cluster::RULES, storage::RULES, options::RULES, pods::RULES, maintenance::RULES, certificates::RULES]
-        .into_iter()
-        .flatten()
+    [
+        cluster::RULES,
+        storage::RULES,
+        options::RULES,
+        pods::RULES,
+        maintenance::RULES,
+        certificates::RULES,
+        auth::RULES,
+    ]
+    .into_iter()
+    .flatten()
 }
 
 pub(crate) fn of_cluster_changes() -> impl Iterator<Item = &'static ChangeRule<EtcdClusterSpec>> {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::member::MAX_SIZE;
 
-use super::{Certificates, EtcdClusterStatus, Maintenance, Options, PodTemplate, Quantity, Storage};
+use super::{Auth, Certificates, EtcdClusterStatus, Maintenance, Options, PodTemplate, Quantity, Storage};
 
 /// The desired state of the cluster.
 #[expect(clippy::duplicated_attributes, reason = "columns may share a type")]
@@ -74,7 +74,7 @@ pub struct EtcdClusterSpec {
     #[serde(default)]
     pub storage: Storage,
 
-    /// Encryption of connections. Not implemented: this version does not encrypt any connection.
+    /// Encryption of connections, and authentication of clients.
     #[serde(default)]
     pub security: Security,
 
@@ -156,6 +156,10 @@ pub struct Security {
     /// TLS for clients and between members.
     #[serde(default)]
     pub tls: Tls,
+
+    /// etcd's own authentication. Default: none, so every client with a certificate is allowed everything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auth: Option<Auth>,
 }
 
 /// Every option defaults to true.
