@@ -37,14 +37,13 @@ impl Memory {
             return None;
         }
         let last = self.answer.as_ref().map(|(_, auth)| auth.enabled);
-        let users = wanted.is_enabled() && last != Some(true);
-        let password = wanted.is_enabled()
-            && last == Some(true)
-            && password.is_some()
-            && self.verified.as_deref() != password;
         let is_old = |at: Timestamp| now < at || now.duration_since(at) >= EVERY;
         let due = self.answer.as_ref().is_none_or(|(at, _)| is_old(*at));
         let differs = last != Some(wanted.is_enabled());
+        let users = wanted.is_enabled() && last != Some(true);
+        let unverified = last == Some(true) && password.is_some() && self.verified.as_deref() != password;
+        let in_vain = self.set.as_deref() == password && self.fails();
+        let password = wanted.is_enabled() && unverified && (due || !in_vain);
         (due || differs || password).then_some(Questions { wanted: wanted.is_enabled(), users, password })
     }
 
@@ -70,15 +69,21 @@ impl Memory {
 
     /// Whether there is no sense in setting the same password again.
     pub(crate) fn judge(&self, given: Option<RootPassword>, auth: Option<&Auth>) -> Option<RootPassword> {
-        let in_vain = self.set.is_some()
-            && self.set == self.read
-            && auth.is_some_and(|auth| auth.root_logs_in == Some(false));
+        let fails = auth.is_some_and(|auth| auth.root_logs_in == Some(false));
+        let in_vain = self.set.is_some() && self.set == self.read && fails;
         given.map(|it| if it == RootPassword::Given && in_vain { RootPassword::Ineffective } else { it })
     }
 
-    /// etcd has accepted the password that the last observation read.
+    /// etcd has accepted the password that the last observation read. Whether it works is asked next.
     pub(crate) fn password_set(&mut self) {
         self.set.clone_from(&self.read);
+        if let Some((_, auth)) = &mut self.answer {
+            auth.root_logs_in = None;
+        }
+    }
+
+    fn fails(&self) -> bool {
+        self.answer.as_ref().is_some_and(|(_, auth)| auth.root_logs_in == Some(false))
     }
 }
 
@@ -121,10 +126,11 @@ mod tests {
         let mut memory = Memory::default();
         let version = |it: &str| Some(it.to_owned());
         memory.note(auth(true, None), version("1"), at(0));
-        let asks = |memory: &Memory, it: &str| {
-            memory.questions(&ON, Some(it), at(1)).is_some_and(|questions| questions.password)
+        let asked_at = |memory: &Memory, it: &str, second| {
+            memory.questions(&ON, Some(it), at(second)).is_some_and(|questions| questions.password)
         };
-        assert!(asks(&memory, "1"));
+        let asks = |memory: &Memory, it: &str| asked_at(memory, it, 82);
+        assert!(asked_at(&memory, "1", 1));
         let seen = memory.note(auth(true, Some(false)), version("1"), at(1));
         let given = Some(RootPassword::Given);
         assert_eq!(memory.judge(given, seen.as_ref()), given);
@@ -138,7 +144,9 @@ mod tests {
         assert!(asks(&memory, "2"));
         memory.note(auth(true, Some(false)), version("2"), at(80));
         memory.password_set();
+        assert!(asks(&memory, "2"), "whether it works");
         let seen = memory.note(auth(true, Some(false)), version("2"), at(81));
+        assert!(!asks(&memory, "2") && asked_at(&memory, "2", 141), "from time to time");
         assert_eq!(memory.judge(given, seen.as_ref()), Some(RootPassword::Ineffective));
         assert_eq!(memory.judge(None, seen.as_ref()), None);
         let seen = memory.note(auth(true, Some(false)), version("3"), at(82));
