@@ -90,7 +90,7 @@ impl Wanted {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Auth {
     pub enabled: bool,
-    /// Asked only while authentication has to be enabled.
+    /// Asked only until all are there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub users: Option<Users>,
     /// Whether root can log in with the password of the Secret; asked once for each content of it.
@@ -125,11 +125,12 @@ pub fn next(wanted: &Wanted, seen: &Observed) -> Option<Step> {
         (Wanted::Disabled, true) => Some(Step::Disable),
         // In plain text the operator has no identity.
         (Wanted::Enabled { .. }, false) if !clients_use_tls(seen) => None,
-        (Wanted::Enabled { .. }, false) => auth.users.as_ref().map(Users::next),
-        (Wanted::Enabled { .. }, true) => {
+        (Wanted::Enabled { .. }, false) => auth.users.as_ref().map(|it| it.missing().unwrap_or(Step::Enable)),
+        // Somebody enabled it by hand, and forgot a user.
+        (Wanted::Enabled { .. }, true) => auth.users.as_ref().and_then(Users::missing).or_else(|| {
             let differs = seen.root_password == Some(RootPassword::Given) && auth.root_logs_in == Some(false);
             differs.then_some(Step::SetRootPassword)
-        }
+        }),
     }
 }
 
@@ -139,16 +140,17 @@ pub fn clients_use_tls(seen: &Observed) -> bool {
 }
 
 impl Users {
-    fn next(&self) -> Step {
+    /// What comes before authentication is enabled, if anything.
+    pub fn missing(&self) -> Option<Step> {
         if !self.root_role {
-            return Step::AddRootRole;
+            return Some(Step::AddRootRole);
         }
         let missing = |user: User| match self.there.get(&user) {
             None => Some(Step::AddUser(user)),
             Some(false) if user.has_root_role() => Some(Step::GrantRootRole(user)),
             Some(_) => None,
         };
-        User::ALL.into_iter().find_map(missing).unwrap_or(Step::Enable)
+        User::ALL.into_iter().find_map(missing)
     }
 }
 
@@ -158,27 +160,27 @@ mod tests {
 
     #[test]
     fn authentication_is_enabled_only_when_every_user_is_there_with_its_role() {
-        use Step::{AddRootRole, AddUser, Enable, GrantRootRole};
+        use Step::{AddRootRole, AddUser, GrantRootRole};
         use User::{Client, Operator, Root};
         let mut users = Users::default();
         let steps = std::iter::from_fn(|| {
-            let step = users.next();
+            let step = users.missing()?;
             match step {
                 AddRootRole => users.root_role = true,
                 AddUser(user) => drop(users.there.insert(user, false)),
                 GrantRootRole(user) => drop(users.there.insert(user, true)),
-                Enable | Step::Disable | Step::SetRootPassword => return None,
+                Step::Enable | Step::Disable | Step::SetRootPassword => return None,
             }
             Some(step)
         });
         let before = [AddUser(Root), GrantRootRole(Root), AddUser(Operator), GrantRootRole(Operator)];
         let expected = [&[AddRootRole], &before[..], &[AddUser(Client)]].concat();
         assert_eq!(steps.collect::<Vec<_>>(), expected);
-        assert_eq!(users.next(), Enable);
+        assert_eq!(users.missing(), None);
         for user in [Root, Operator] {
             let mut revoked = users.clone();
             revoked.there.insert(user, false);
-            assert_eq!(revoked.next(), GrantRootRole(user));
+            assert_eq!(revoked.missing(), Some(GrantRootRole(user)));
         }
     }
 }

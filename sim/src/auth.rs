@@ -77,7 +77,7 @@ impl Store {
         let users = Users { root_role: self.root_role, there: self.users.clone() };
         Auth {
             enabled: self.enabled,
-            users: (questions.users && !self.enabled).then_some(users),
+            users: questions.users.then_some(users),
             root_logs_in: (questions.password && self.enabled).then(|| self.root_password == password),
         }
     }

@@ -22,6 +22,8 @@ pub struct Questions {
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     answer: Option<(Timestamp, Auth)>,
+    /// All users were there.
+    complete: bool,
     /// The version of the Secret whose password root has logged in with.
     verified: Option<String>,
     /// The version whose password etcd has accepted last.
@@ -40,11 +42,15 @@ impl Memory {
         let is_old = |at: Timestamp| now < at || now.duration_since(at) >= EVERY;
         let due = self.answer.as_ref().is_none_or(|(at, _)| is_old(*at));
         let differs = last != Some(wanted.is_enabled());
-        let users = wanted.is_enabled() && last != Some(true);
+        let users = wanted.is_enabled() && (last != Some(true) || !self.complete);
         let unverified = last == Some(true) && password.is_some() && self.verified.as_deref() != password;
         let in_vain = self.set.as_deref() == password && self.fails();
         let password = wanted.is_enabled() && unverified && (due || !in_vain);
-        (due || differs || password).then_some(Questions { wanted: wanted.is_enabled(), users, password })
+        (due || differs || users || password).then_some(Questions {
+            wanted: wanted.is_enabled(),
+            users,
+            password,
+        })
     }
 
     /// Returns the last answer that there was, with what is known of the password from before.
@@ -55,6 +61,9 @@ impl Memory {
         now: Timestamp,
     ) -> Option<Auth> {
         if let Some(answer) = answer {
+            if let Some(users) = &answer.users {
+                self.complete = users.missing().is_none();
+            }
             if answer.root_logs_in == Some(true) {
                 self.verified.clone_from(&password);
             }
@@ -90,6 +99,7 @@ impl Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::auth::{User, Users};
 
     const ON: Wanted = Wanted::Enabled { root_password_secret: None };
 
@@ -101,6 +111,11 @@ mod tests {
         Some(Auth { enabled, users: None, root_logs_in })
     }
 
+    fn with_users() -> Option<Auth> {
+        let there = User::ALL.map(|user| (user, user.has_root_role())).into();
+        Some(Auth { enabled: true, users: Some(Users { root_role: true, there }), root_logs_in: None })
+    }
+
     #[test]
     fn etcd_is_asked_once_a_minute_while_all_is_as_wanted_and_otherwise_at_every_observation() {
         let mut memory = Memory::default();
@@ -110,14 +125,16 @@ mod tests {
         assert_eq!(asked(&memory, &ON, 0), both);
         memory.note(auth(false, None), None, at(0));
         assert_eq!((asked(&memory, &ON, 1), asked(&memory, &Wanted::Disabled, 59)), (both, None));
-        memory.note(auth(true, None), None, at(100));
+        memory.note(auth(true, None), None, at(99));
+        assert_eq!(asked(&memory, &ON, 99), both, "somebody enabled it by hand");
+        memory.note(with_users(), None, at(100));
         assert_eq!(asked(&memory, &ON, 159), None);
         let status = |wanted| Some(Questions { wanted, users: false, password: false });
         assert_eq!(asked(&memory, &ON, 160), status(true));
         assert_eq!(asked(&memory, &ON, 99), status(true), "the clock was set back");
         assert_eq!(asked(&memory, &Wanted::Disabled, 101), status(false));
         // Nobody answered: what is known stays known, and is asked again.
-        assert_eq!(memory.note(None, None, at(160)), auth(true, None));
+        assert_eq!(memory.note(None, None, at(160)), with_users());
         assert_eq!(asked(&memory, &ON, 161), status(true));
     }
 

@@ -39,8 +39,11 @@ impl Member {
             answer => answer?,
         };
         let mut auth = Auth { enabled, users: None, root_logs_in: None };
-        if questions.users && !enabled {
-            auth.users = Some(self.users().await?);
+        if questions.users {
+            auth.users = match self.users().await {
+                Err(error) if error.is_denied() => None,
+                answer => Some(answer?),
+            };
         }
         if questions.password && enabled {
             auth.root_logs_in = self.logs_in(User::Root, password).await?;
@@ -53,7 +56,7 @@ impl Member {
         let call = "report whether authentication is enabled";
         let answer = async {
             let mut grpc = Grpc::new(self.channel.clone());
-            grpc.ready().await.map_err(|error| tonic::Status::from_error(error.into()))?;
+            grpc.ready().await.map_err(tonic::Status::from_error)?;
             let codec = ProstCodec::<StatusRequest, StatusResponse>::default();
             let path = PathAndQuery::from_static(STATUS);
             let answer = grpc.unary(tonic::Request::new(StatusRequest {}), path, codec).await?;

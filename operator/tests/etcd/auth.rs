@@ -87,12 +87,16 @@ async fn authentication_is_enabled_and_disabled_in_steps_that_can_be_repeated() 
         assert_eq!(steps, expected, "{version}: the user root was created with the password");
         let on = |root_logs_in| Auth { enabled: true, users: None, root_logs_in };
         assert_eq!(member.auth(STATE, None).await.expect("it reports"), on(None));
+        let logs_in = async |password: &Password| {
+            let auth = member.auth(EVERYTHING, Some(password)).await.expect("it reports");
+            assert_eq!(auth.users.and_then(|users| users.missing()), None, "{version}");
+            auth.root_logs_in
+        };
 
         let second = password("second");
-        let auth = member.auth(EVERYTHING, Some(&second)).await.expect("it reports");
-        assert_eq!(auth, on(Some(false)), "{version}");
+        assert_eq!(logs_in(&second).await, Some(false), "{version}");
         assert_eq!(lead_to(&enabled(), &member, &second).await, [SetRootPassword]);
-        assert_eq!(member.auth(EVERYTHING, Some(&first)).await.expect("it reports"), on(Some(false)));
+        assert_eq!((logs_in(&first).await, logs_in(&second).await), (Some(false), Some(true)), "{version}");
 
         assert_eq!(lead_to(&Wanted::Disabled, &member, &second).await, [Disable]);
         // Users stay.
