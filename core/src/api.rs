@@ -1,6 +1,7 @@
 //! The API: what users write and what they read back. Doc comments on fields are the help of `kubectl
 //! explain`.
 
+pub use auth::{Auth, MAX_SECRET_NAME_LENGTH};
 pub use backup::{
     BackupPhase, EtcdBackup, EtcdBackupSpec, EtcdBackupStatus, RetentionPolicy, S3, StorageType,
 };
@@ -25,6 +26,7 @@ pub use restore::{EtcdRestore, EtcdRestoreSpec, EtcdRestoreStatus, RestorePhase,
 pub use storage::{DeletePolicy, StopPolicy, Storage, TemplateMetadata, VolumeClaimTemplate};
 pub use verdicts::{FieldVerdict, VERDICTS, Verdict};
 
+mod auth;
 mod backup;
 mod certificates;
 mod cluster;

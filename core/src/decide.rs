@@ -4,6 +4,7 @@
 //! bootstrapped, the concerns about its members come in turn (`step.rs`), and each states what later ones must leave alone
 //! (`opinion.rs`).
 
+mod authentication;
 mod bootstrap;
 mod certificates;
 mod delete;
@@ -21,6 +22,7 @@ pub use crate::api::DeletePolicy as OnDelete;
 use crate::api::{DisruptionBudget, EtcdClusterSpec};
 use crate::asked::Asked;
 use crate::assess::{Assessment, Quorum, assess};
+use crate::auth;
 use crate::form::Wanted;
 use crate::intent::Intent;
 pub use crate::intent::OnStop;
@@ -65,6 +67,8 @@ pub struct Goal {
     /// What the Secrets have to hold; empty without TLS.
     #[serde(default, skip_serializing_if = "Profiles::is_empty")]
     pub certificates: Profiles,
+    #[serde(default, skip_serializing_if = "auth::Wanted::is_unknown")]
+    pub auth: auth::Wanted,
 }
 
 impl From<&Intent> for Goal {
@@ -83,6 +87,7 @@ impl From<&Intent> for Goal {
             windows: intent.windows.clone(),
             lowest_agent: Protocol::lowest(),
             certificates: Profiles::new(),
+            auth: intent.auth.clone(),
         }
     }
 }
@@ -104,6 +109,7 @@ impl Goal {
             windows: Vec::new(),
             lowest_agent: Protocol::lowest(),
             certificates: Profiles::new(),
+            auth: auth::Wanted::Unknown,
         }
     }
 
@@ -124,6 +130,7 @@ impl Goal {
             windows: Vec::new(),
             lowest_agent: Protocol::lowest(),
             certificates: Profiles::new(),
+            auth: auth::Wanted::Unknown,
         }
     }
 }
@@ -168,6 +175,9 @@ pub fn decide(goal: &Goal, seen: &Observed) -> Plan {
             return plan;
         }
     }
+    if seen.is_access_denied() {
+        return certificates::renewals(goal, seen).then(authentication::without_access(&facts));
+    }
     let volumes = Volumes::new(goal, seen);
     if facts.quorum == Quorum::NotBootstrapped {
         return bootstrap::plan(goal, seen, volumes.as_ref());
@@ -189,7 +199,7 @@ pub fn decide(goal: &Goal, seen: &Observed) -> Plan {
     if !plan.actions.is_empty() {
         return plan;
     }
-    let renewals = certificates::renewals(goal, seen);
+    let renewals = certificates::renewals(goal, seen).then(authentication::next(goal, &facts));
     let leftovers = roll::leftovers(goal, roll.as_ref(), seen);
     renewals.then(leftovers).then(plan)
 }

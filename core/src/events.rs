@@ -4,6 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use crate::api::{EtcdClusterStatus, Phase};
 use crate::assess::{Quorum, assess};
+use crate::auth;
 use crate::decide::{Goal, Reason};
 use crate::names::{Names, condition, event, reason};
 use crate::observed::{Observed, Ordinal};
@@ -158,11 +159,30 @@ pub fn of_action(action: &Action, goal: &Goal, names: &Names, seen: &Observed) -
             let note = format!("moved leadership from {} to {}", terms.member(*from), terms.member(*to));
             Event::normal(event::LEADER_MOVED, "MoveLeader", note)
         }
+        Action::ChangeAuth { step, cluster: _ } => {
+            let reason = match step {
+                auth::Step::AddRootRole | auth::Step::AddUser(_) | auth::Step::GrantRootRole(_) => return None,
+                auth::Step::Enable => event::AUTH_ENABLED,
+                auth::Step::Disable => event::AUTH_DISABLED,
+                auth::Step::SetRootPassword => event::ROOT_PASSWORD_CHANGED,
+            };
+            Event::normal(reason, "ChangeAuthentication", auth_changed(*step, goal))
+        }
         Action::RemoveMember { member, cluster: _ } => {
             let note = format!("removed {} from the members", terms.member(*member));
             Event::normal(event::MEMBER_REMOVED, "RemoveMember", note)
         }
     })
+}
+
+fn auth_changed(step: auth::Step, goal: &Goal) -> String {
+    match (step, goal.auth.root_password_secret()) {
+        (auth::Step::SetRootPassword, Some(secret)) => {
+            format!("changed the password of root to that of Secret {secret}")
+        }
+        (auth::Step::Disable, _) => "disabled etcd authentication, as the spec asks for; users and roles stay".into(),
+        _ => "enabled etcd authentication: clients need the rights that you grant to the names in their certificates".into(),
+    }
 }
 
 fn restarted(ordinal: Ordinal, goal: &Goal, names: &Names, seen: &Observed) -> Event {
@@ -318,6 +338,9 @@ impl<'a> Change<'a> {
         let resize = resize.filter(|it| it.reason == reason::VOLUME_RESIZE_FAILED);
         let tls = self.news(condition::TLS_READY, "False");
         let tls = tls.filter(|it| it.reason != reason::CERTIFICATES_PENDING);
+        let passwords = [reason::ROOT_PASSWORD_MISSING, reason::ROOT_PASSWORD_INEFFECTIVE];
+        let told = [&passwords[..], &[reason::AUTH_NOT_WANTED, reason::TLS_NOT_IN_EFFECT]].concat();
+        let auth = self.news(condition::AUTH_READY, "False").filter(|it| told.contains(&it.reason.as_str()));
         let news = [
             (condition::WRITE_FAILED, "True"),
             (condition::SPEC_WARNING, "True"),
@@ -325,7 +348,8 @@ impl<'a> Change<'a> {
         ]
         .into_iter()
         .filter_map(|(type_, value)| self.news(type_, value));
-        let events = alarm.into_iter().chain(held).chain(consent).chain(resize).chain(tls).chain(news);
+        let events =
+            alarm.into_iter().chain(held).chain(consent).chain(resize).chain(tls).chain(auth).chain(news);
         events.map(|it| Event::new(true, &it.reason, "Check", &it.message)).collect()
     }
 }

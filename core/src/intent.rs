@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::{self, DeletePolicy, DisruptionBudget, EtcdCluster, Quantity, RolloutStrategy, StopPolicy};
 use crate::asked::{Asked, Malformed};
+use crate::auth;
 use crate::etcd_config::{AutoCompaction, MemberOptions};
 use crate::form::Form;
 use crate::names::{ADOPT_ANNOTATION, CLIENT_LABEL, Names};
@@ -47,6 +48,7 @@ pub struct Intent {
     /// When members may be restarted for reasons of the operator, where that stops writes.
     pub windows: Vec<Window>,
     pub asked: Asked,
+    pub auth: auth::Wanted,
     /// The Service for clients outside, if there should be one.
     pub node_port: Option<NodePort>,
     /// The pods that can connect to the client port, if that should be limited.
@@ -141,6 +143,7 @@ pub(crate) fn of(cluster: &EtcdCluster) -> Option<Intent> {
         supervised: rollout.unwrap_or_default().strategy == RolloutStrategy::Supervised,
         windows: maintenance.unwrap_or_default().windows.iter().map(window_of).collect::<Option<_>>()?,
         asked: asked(cluster).0,
+        auth: auth::Wanted::of(security.auth.as_ref()),
         node_port: match external_access.and_then(|access| access.node_port) {
             Some(api::NodePort { port: Some(port) }) => Some(NodePort::Fixed(u16::try_from(port).ok()?)),
             Some(api::NodePort { port: None }) => Some(NodePort::Allocated),

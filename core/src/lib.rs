@@ -14,6 +14,7 @@ pub mod agent;
 pub mod api;
 pub mod asked;
 pub mod assess;
+pub mod auth;
 pub mod decide;
 pub mod desired;
 pub mod etcd_config;

@@ -25,6 +25,7 @@ use kube::{Resource, ResourceExt};
 
 use crate::agent::Protocol;
 use crate::api::{EtcdCluster, Quantity};
+use crate::auth::{self, RootPassword};
 use crate::decide::{Goal, OnStop};
 use crate::form::{Digest, Form, Record, adopts, member_config};
 use crate::names::{CLUSTER_UID_LABEL, FINALIZER, MEMBER_ID_LABEL, Names};
@@ -51,6 +52,8 @@ pub struct Objects {
     pub claims: BTreeMap<Ordinal, Arc<PersistentVolumeClaim>>,
     /// With private keys, which nothing in here reads.
     pub secrets: BTreeMap<Purpose, Arc<Secret>>,
+    /// The user's own, with the password of etcd's root.
+    pub root_password: Option<Arc<Secret>>,
     pub listed: Listed,
     pub services: BTreeMap<Role, Arc<Service>>,
     pub budget: Option<Arc<PodDisruptionBudget>>,
@@ -103,6 +106,25 @@ impl Objects {
         let hash = goal.size == 0 && goal.on_stop == OnStop::Retain && !deleting;
         let links = formed.is_some() && !deleting && (goal.size < self.replicas() || self.is_rolling(goal));
         Questions { listed: formed.is_none(), hash, links }
+    }
+
+    /// What etcd is asked about its authentication, if anything.
+    pub fn auth_questions(&self, goal: &Goal, memory: &Memory, now: Timestamp) -> Option<auth::Questions> {
+        let Cluster { deleting, formed, .. } = cluster(&self.cluster);
+        let (_, version) = self.root_password(goal);
+        let asked = memory.auth.questions(&goal.auth, version.as_deref(), now);
+        asked.filter(|_| formed.is_some() && !deleting)
+    }
+
+    /// What there is to give root a password from, and by which version it is known; none if no Secret is named for it.
+    pub fn root_password(&self, goal: &Goal) -> (Option<RootPassword>, Option<String>) {
+        if goal.auth.root_password_secret().is_none() {
+            return (None, None);
+        }
+        let (secret, state) =
+            (self.root_password.as_deref(), RootPassword::of(self.root_password.as_deref()));
+        let version = |it: &Secret| Some(format!("{}/{}", it.uid()?, it.resource_version()?));
+        (Some(state), secret.and_then(version).filter(|_| state == RootPassword::Given))
     }
 
     /// Whether a pod is to be replaced, or users ask for something that is not done.
@@ -216,6 +238,8 @@ pub fn observe(
         secrets: objects.secrets.iter().map(|(&purpose, it)| (purpose, secret(it))).collect(),
         transport: objects.transport(),
         etcd: etcd(replies),
+        auth: None,
+        root_password: None,
         versions: versions(objects),
         taken: objects.taken.clone(),
         nodes: nodes::that_matter(objects),

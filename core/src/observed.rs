@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::Protocol;
+use crate::auth::{Auth, RootPassword};
 use crate::form::Digest;
 use crate::member::MemberProgress;
 use crate::request::Object;
@@ -35,6 +36,8 @@ pub enum Unanswered {
     NoMember,
     /// Members respond, but none of them serves a linearizable read.
     NoLinearizableRead,
+    /// etcd's authentication rejects the operator.
+    AccessDenied,
 }
 
 impl<T, Why> Seen<T, Why> {
@@ -114,6 +117,12 @@ pub struct Observed {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transport: Option<Transport>,
     pub etcd: Etcd,
+    /// What etcd reported last about its authentication; none while it has not been asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auth: Option<Auth>,
+    /// None if no Secret is named for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root_password: Option<RootPassword>,
     #[serde(default, skip_serializing_if = "Versions::is_empty")]
     pub versions: Versions,
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
@@ -419,6 +428,9 @@ pub struct Answer {
     pub leader: Option<MemberId>,
     /// It has just served a linearizable read.
     pub linearizable: bool,
+    /// etcd's authentication rejected the operator. It does so after the read, so that proves a quorum nevertheless.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub denied: bool,
     pub applied_index: u64,
     /// None if it is none that we know how to read.
     pub version: Option<Version>,
@@ -521,6 +533,8 @@ impl Observed {
             secrets: BTreeMap::new(),
             transport: None,
             etcd: Etcd { answers: BTreeMap::new(), members, via: None, silent_since: BTreeMap::new() },
+            auth: None,
+            root_password: None,
             versions: Versions::default(),
             taken: BTreeSet::new(),
             nodes: Seen::default(),
@@ -548,6 +562,14 @@ impl Observed {
         let is_it = |it: &Answer| it.member == member && it.cluster == cluster && it.linearizable;
         let mut answers = self.etcd.answers.iter();
         answers.find(|(_, answer)| answer.known().is_some_and(is_it)).map(|(&ordinal, _)| ordinal)
+    }
+
+    /// Whether etcd's authentication rejects the operator.
+    pub fn is_access_denied(&self) -> bool {
+        self.etcd.answers.values().any(|answer| match answer {
+            Seen::Known(answer) => answer.denied,
+            Seen::Unknown(why) => *why == Unanswered::AccessDenied,
+        })
     }
 
     /// Pods in which the agent responds and waits.

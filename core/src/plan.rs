@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use crate::asked::Accepted;
 use crate::assess::PodState;
+use crate::auth;
 use crate::decide::Reason;
 use crate::form::Digest;
 use crate::observed::{ClusterId, Exit, MemberId, Observed, Ordinal, Unanswered};
@@ -141,6 +142,10 @@ pub enum Action {
         member: MemberId,
         cluster: ClusterId,
     },
+    ChangeAuth {
+        step: auth::Step,
+        cluster: ClusterId,
+    },
 }
 
 /// How careful an action has to be.
@@ -177,6 +182,7 @@ impl Action {
             | Self::RecordCleared { .. }
             | Self::SetTemplate { .. }
             | Self::Accept(_)
+            | Self::ChangeAuth { .. }
             | Self::AddLearner { .. } => Nature::Confirmed,
             Self::DeletePod { .. }
             | Self::EvictPod { .. }
@@ -203,6 +209,10 @@ impl Action {
             self,
             Self::AddFinalizer | Self::RemoveFinalizer | Self::RecordFormed { .. } | Self::Accept(_)
         )
+    }
+
+    pub fn sets_root_password(&self) -> bool {
+        matches!(self, Self::ChangeAuth { step: auth::Step::SetRootPassword, .. })
     }
 
     /// Whether it leads to new pods, which others can only find through the peer Service.
@@ -437,6 +447,11 @@ pub enum Refusal {
     /// can that be changed.
     OldEntries {
         members: Vec<MemberId>,
+    },
+    /// etcd's authentication rejects the operator.
+    AccessDenied {
+        /// It has a certificate, so that etcd knows its name.
+        identified: bool,
     },
 }
 

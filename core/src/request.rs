@@ -17,6 +17,7 @@ use serde_json::Value;
 use crate::agent::News;
 use crate::api::{EtcdCluster, EtcdClusterStatus};
 use crate::asked::Accepted;
+use crate::auth;
 use crate::form::Digest;
 use crate::names::Names;
 use crate::observed::{ClusterId, MemberId, Observed, Ordinal};
@@ -125,7 +126,7 @@ pub enum Change {
     Evict,
 }
 
-/// A change of the members of this cluster, through the etcd in one pod.
+/// A change of the members or the users of this cluster, through the etcd in one pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
     pub via: Ordinal,
@@ -145,6 +146,7 @@ pub enum MemberChange {
     Remove(MemberId),
     EnableDowngrade(Version),
     CancelDowngrade,
+    Auth(auth::Step),
 }
 
 /// The request that carries out an action, with what was observed as its precondition. None if no member can be called.
@@ -232,6 +234,7 @@ pub fn request(action: &Action, seen: &Observed, turn: usize) -> Option<Request>
             call(cluster, None, turn, MemberChange::EnableDowngrade(to))
         }
         Action::CancelDowngrade { cluster } => call(cluster, None, turn, MemberChange::CancelDowngrade),
+        Action::ChangeAuth { step, cluster } => call(cluster, None, turn, MemberChange::Auth(step)),
         Action::RemoveMember { member, cluster } => {
             call(cluster, Some(member), turn, MemberChange::Remove(member))
         }

@@ -172,6 +172,9 @@ impl Round {
         let again = std::mem::replace(&mut self.ambiguous, matches!(outcome, Outcome::Ambiguous(_)));
         let trouble = match outcome {
             Outcome::Done | Outcome::Overtaken => {
+                if outcome == Outcome::Done && action.sets_root_password() {
+                    self.memory.auth.password_set();
+                }
                 (self.trouble, self.refusals) = (None, 0);
                 let last = outcome != Outcome::Done || action.is_decided_twice() || action.changes_cluster();
                 return last.then_some(Ended::Moved);

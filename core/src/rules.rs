@@ -7,6 +7,7 @@
 
 use crate::api::{EtcdBackupSpec, EtcdClusterSpec, StorageType};
 
+mod auth;
 mod certificates;
 mod cluster;
 mod maintenance;
@@ -67,6 +68,7 @@ pub(crate) fn of_cluster() -> impl Iterator<Item = &'static Rule<EtcdClusterSpec
         pods::RULES,
         maintenance::RULES,
         certificates::RULES,
+        auth::RULES,
         network_policy::RULES,
     ];
     rules.into_iter().flatten()

@@ -20,7 +20,7 @@ pub struct Snapshot {
 impl fmt::Display for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Goal { size, paused, on_stop, on_delete, adopts, form, volumes, .. } = &self.goal;
-        let Goal { disruption_budget: _, supervised, asked, windows, lowest_agent: _, .. } = &self.goal;
+        let Goal { disruption_budget: _, supervised, asked, windows, lowest_agent: _, auth, .. } = &self.goal;
         write!(f, "goal: size {size}, on stop {on_stop:?}, on delete {on_delete:?}")?;
         f.write_str(if *paused { ", paused" } else { "" })?;
         adopts.iter().try_for_each(|uid| write!(f, ", adopts the volumes of {uid}"))?;
@@ -30,6 +30,7 @@ impl fmt::Display for Snapshot {
             write!(f, ", volumes of {} (class {class})", Quantity::of_bytes(*bytes))?;
         }
         f.write_str(if *supervised { ", supervised" } else { "" })?;
+        f.write_str(if auth.is_enabled() { ", authentication" } else { "" })?;
         if *asked != Asked::default() {
             write!(f, ", asked for {asked:?}")?;
         }

@@ -1,6 +1,7 @@
 //! The status of each kind: the facts of an observation, what is wanted, and since when. What is not known is not claimed.
 //! `docs/status.md` explains it to users.
 
+mod auth;
 mod blocked;
 mod conditions;
 mod facts;

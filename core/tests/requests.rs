@@ -11,6 +11,7 @@ use std::{env, fs};
 
 use etcd_operator_core::api::EtcdCluster;
 use etcd_operator_core::asked::Accepted;
+use etcd_operator_core::auth::{Step, User};
 use etcd_operator_core::desired::Desired;
 use etcd_operator_core::form::{self, Digest, Record};
 use etcd_operator_core::names::Names;
@@ -84,6 +85,9 @@ fn actions(form: &Digest) -> Vec<(Action, Observed)> {
         (Action::EnableDowngrade { to: Version::new(3, 5, 0), cluster: CLUSTER }, running.clone()),
         (Action::CancelDowngrade { cluster: CLUSTER }, running.clone()),
         (Action::ForceSnapshots { to: Version::new(3, 5, 0), cluster: CLUSTER }, running.clone()),
+        (Action::ChangeAuth { step: Step::AddUser(User::Operator), cluster: CLUSTER }, running.clone()),
+        (Action::ChangeAuth { step: Step::Enable, cluster: CLUSTER }, running.clone()),
+        (Action::ChangeAuth { step: Step::SetRootPassword, cluster: CLUSTER }, running.clone()),
         (Action::RemoveMember { member, cluster: CLUSTER }, running),
     ]
 }

@@ -3,6 +3,7 @@
 //! Each shows an effect and, where there is one, its undo. None asserts a time: limits are only there to end a wait.
 //! Files in a folder of a group, such as `lifecycle/`, are for the tests of that group only (see [`crate::sources`]).
 
+mod auth;
 mod disturbed;
 mod documents;
 mod elected;
@@ -45,6 +46,7 @@ pub fn all() -> Vec<Test> {
         spread::tests(&field),
         volumes::tests(&field),
         tls::tests(&field),
+        auth::tests(&field),
         operator_faults::tests(&field),
         rights::tests(&field),
         uninstall::tests(&field),

@@ -8,6 +8,7 @@ mod observation;
 mod outcome;
 mod pods;
 mod report;
+mod root_password;
 mod secrets;
 mod worker;
 

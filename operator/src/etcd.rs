@@ -8,7 +8,9 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::time::Duration;
 
-use etcd_client::{Client, ConnectOptions, GetOptions, MemberAddOptions, ResponseHeader, WatchClient};
+use etcd_client::{
+    Channel, Client, ConnectOptions, GetOptions, MemberAddOptions, ResponseHeader, WatchClient,
+};
 use etcd_operator_core::member::MemberProgress;
 use etcd_operator_core::names::Names;
 use etcd_operator_core::observed::{Alarm, Answer, ClusterId, Member as Listed, MemberId, Members};
@@ -18,6 +20,7 @@ pub use self::error::Error;
 use crate::credentials::Security;
 use crate::reach::{PodAddress, Reach};
 
+mod auth;
 mod connection;
 mod downgrade;
 mod error;
@@ -30,6 +33,8 @@ const CHANGE_DEADLINE: Duration = Duration::from_secs(5);
 const HASH_DEADLINE: Duration = Duration::from_secs(20);
 /// How long a learner, which serves no watch, is left alone until it is asked again.
 const LEARNER_REST: Duration = Duration::from_secs(2);
+/// The same for a member whose authentication rejects the operator.
+const DENIED_REST: Duration = Duration::from_secs(30);
 /// A key that nobody has: reading it asks for nothing but the quorum's consent.
 const PROBE_KEY: &str = "\0";
 
@@ -38,6 +43,8 @@ const PROBE_KEY: &str = "\0";
 pub struct Member {
     pod: String,
     client: Client,
+    /// For what the client has no call for.
+    channel: Channel,
     /// Its watches end when the member knows no leader.
     led: WatchClient,
 }
@@ -56,8 +63,8 @@ impl Member {
         let failed = |error| Error::of(&pod.pod, connection::CALL, &error);
         let client = Client::from_channel(channel.clone(), None).await.map_err(failed)?;
         let options = ConnectOptions::new().with_require_leader(true);
-        let led = Client::from_channel(channel, Some(options)).await.map_err(failed)?.watch_client();
-        Ok(Self { pod: pod.pod.clone(), client, led })
+        let led = Client::from_channel(channel.clone(), Some(options)).await.map_err(failed)?.watch_client();
+        Ok(Self { pod: pod.pod.clone(), client, channel, led })
     }
 
     /// What the member says of itself, and whether a quorum stands behind it.
@@ -73,7 +80,8 @@ impl Member {
             cluster,
             member,
             leader: leader(status.leader()),
-            linearizable: read.is_ok(),
+            linearizable: read.is_ok() || read.as_ref().is_err_and(Error::follows_read),
+            denied: read.as_ref().is_err_and(Error::is_denied),
             applied_index: status.raft_applied_index(),
             version: Version::parse(status.version()),
             storage_version: Version::parse(status.storage_version()),
@@ -150,6 +158,7 @@ impl Member {
             match self.watch().await {
                 Ok(never) => match never {},
                 Err(error) if error.is_for_learners() => tokio::time::sleep(LEARNER_REST).await,
+                Err(error) if error.is_denied() => tokio::time::sleep(DENIED_REST).await,
                 Err(error) => return error,
             }
         }

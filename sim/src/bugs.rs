@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use etcd_operator_core::auth::{Step, User};
 use etcd_operator_core::form::Digest;
 use etcd_operator_core::observed::{Answer, MemberId, Observed, PreflightState, Process, Seen};
 use etcd_operator_core::plan::{Action, Plan, Refusal, WaitingOn};
@@ -54,6 +55,8 @@ pub enum Bug {
     OldEntriesIgnored,
     /// An authority that is missing is issued anew, whatever runs.
     AuthorityReissued,
+    /// etcd's authentication is enabled before the operator has its own user.
+    AuthEnabledEarly,
 }
 
 impl Bug {
@@ -160,6 +163,13 @@ impl Bug {
         if self == Self::AuthorityReissued {
             plan = reissue_authorities(seen, plan);
         }
+        if self == Self::AuthEnabledEarly {
+            for action in &mut plan.actions {
+                if let Action::ChangeAuth { step: step @ Step::AddUser(User::Operator), .. } = action {
+                    *step = Step::Enable;
+                }
+            }
+        }
         if self == Self::LeaderFirst {
             plan.actions.iter_mut().for_each(|action| end_leader(seen, action));
         }
@@ -232,6 +242,7 @@ fn everybody_serves(seen: &mut Observed) {
             member,
             leader: members.leader,
             linearizable: true,
+            denied: false,
             applied_index: 0,
             version: None,
             storage_version: None,

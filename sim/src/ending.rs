@@ -7,6 +7,7 @@ use etcd_operator_core::plan::{Plan, Refusal};
 use etcd_operator_core::quorum::quorum;
 use etcd_operator_core::tls::Purpose;
 
+use crate::auth::Store;
 use crate::etcd::Peer;
 use crate::kube::{Cluster, Volume};
 use crate::problem::Wrong;
@@ -26,6 +27,7 @@ pub struct Ending {
     pub members: Vec<(Ordinal, bool)>,
     pub volumes: Vec<(Class, u64, u64)>,
     pub secrets: Vec<Purpose>,
+    pub auth: Store,
 }
 
 impl Ending {
@@ -49,6 +51,7 @@ impl Ending {
             members,
             volumes: claims.clone().map(|(_, it)| (it.class, it.requested, it.capacity)).collect(),
             secrets: objects.secrets.keys().copied().collect(),
+            auth: world.formed().and_then(|cluster| world.auth.get(&cluster).cloned()).unwrap_or_default(),
         }
     }
 }
@@ -93,6 +96,7 @@ pub fn differences(world: &World, plans: &[&Plan]) -> Vec<Wrong> {
             (objects.set.is_some_and(|set| set.spec.template.form == cluster.form), Wrong::Template),
             (objects.record.is_some_and(|record| record.form == cluster.form), Wrong::Record),
             (wanted.iter().all(|ordinal| world.servers.contains_key(ordinal)), Wrong::EtcdNotRunning),
+            (world.auth_is_as_wanted(), Wrong::Auth),
             (world.volumes_are_as_wanted(), Wrong::VolumeForms),
             (world.new_volumes_are_as_wanted(), Wrong::VolumeTemplate),
         ]));

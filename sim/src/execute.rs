@@ -12,6 +12,7 @@ use etcd_operator_core::round::Outcome;
 use etcd_operator_core::status::Trouble;
 use etcd_operator_core::tls::Transport;
 
+use crate::auth;
 use crate::etcd::api::{self, Call};
 use crate::form::Form;
 use crate::kube::{Objects, Order, Pod, Record, Set, SetSpec, Template};
@@ -39,6 +40,8 @@ pub struct Wanted {
     pub template: Option<Template>,
     pub transport: Transport,
     pub authorities: Authorities,
+    /// Of etcd's root.
+    pub root_password: Option<u64>,
     /// It arrives long after it was sent.
     pub late: bool,
 }
@@ -60,6 +63,7 @@ impl Wanted {
             template: read.set.map(|set| set.spec.template),
             transport: read.transport_or_asked(),
             authorities: Authorities::of(&read.secrets),
+            root_password: cluster.goal.auth.root_password_secret().and(cluster.root_password),
             late: false,
             adopts: adopts.and_then(|former| former.strip_prefix("cluster-")?.parse().ok()),
             stopping: wants(|goal, _| goal.size == 0),
@@ -92,7 +96,7 @@ pub fn execute(world: &mut World, what: &impl Display, request: &Request, wanted
 pub fn send(world: &mut World, request: &Request, wanted: Wanted) -> Outcome {
     match request {
         Request::Kube(write) => apply(world, write, wanted),
-        Request::Etcd(call) => change_members(world, *call),
+        Request::Etcd(call) => change_members(world, *call, wanted),
         // Agents find everything out by themselves here.
         Request::Tell(..) => Outcome::Done,
     }
@@ -265,12 +269,19 @@ fn change_claim(world: &mut World, ordinal: Ordinal, change: &Change, wanted: Wa
 }
 
 /// Through this pod, if it runs a member of the right cluster that serves.
-fn change_members(world: &mut World, request::Call { via, cluster, change }: request::Call) -> Outcome {
+fn change_members(
+    world: &mut World,
+    request::Call { via, cluster, change }: request::Call,
+    wanted: Wanted,
+) -> Outcome {
     let serves = world.servers.get(&via).is_some_and(|server| server.data.cluster == cluster)
         && world.reaches(via)
         && api::linearizable_revision(&world.servers, &world.network, via).is_some();
     if !serves {
         return refused(&api::Error::Unavailable);
+    }
+    if world.denies_operators(cluster) {
+        return failed(&auth::Error::PermissionDenied);
     }
     let World { servers, network, truth, now, strict, .. } = world;
     let mut call = Call { servers, network, truth, now: *now, strict: *strict };
@@ -287,11 +298,19 @@ fn change_members(world: &mut World, request::Call { via, cluster, change }: req
             world.downgrade = None;
             Ok(())
         }
+        MemberChange::Auth(step) => {
+            let changed = world.change_auth(cluster, step, wanted.root_password);
+            return changed.map_or_else(|error| failed(&error), |()| Outcome::Done);
+        }
     };
     if result.is_ok() && matches!(change, MemberChange::Remove(_)) {
         watch::quorum_is_left(world);
     }
     result.map_or_else(|error| refused(&error), |()| Outcome::Done)
+}
+
+fn failed(error: &auth::Error) -> Outcome {
+    Outcome::NotDone(Trouble::Failed(format!("{error:?}")))
 }
 
 /// As `etcd/error.rs` of the operator reads it.

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use etcd_operator_core::auth::Wanted;
 use etcd_operator_core::decide::{Goal, OnDelete, OnStop};
 use etcd_operator_core::observed::Ordinal;
 use etcd_operator_core::quorum::quorum;
@@ -12,6 +13,7 @@ use crate::form::{Edit, Flaw};
 use crate::kube::Cluster;
 use crate::observe::uid;
 use crate::operator::Operator;
+use crate::script::with_password;
 use crate::volumes::{Class, Volumes};
 use crate::world::World;
 
@@ -30,6 +32,8 @@ pub struct Faults {
     pub leaf_deleted: u64,
     /// A user deletes the Secret of an authority.
     pub authority_deleted: u64,
+    /// A user edits authentication, changes it by hand, or changes the password of root.
+    pub auth: u64,
     pub kill: u64,
     pub delete_pod: u64,
     pub lose_volume: u64,
@@ -82,6 +86,9 @@ impl Faults {
         }
         if self.authority_deleted > 0 && world.random.chance(self.authority_deleted) {
             delete_secret(world, |it| it.issuer().is_none());
+        }
+        if self.auth > 0 && world.random.chance(self.auth) {
+            change_auth(world);
         }
         if world.random.chance(self.set_deleted) && world.kube.objects.set.take().is_some() {
             world.note(|| "a user deletes the StatefulSet".into());
@@ -249,6 +256,19 @@ fn delete_secret(world: &mut World, which: fn(&Purpose) -> bool) {
     let there: Vec<Purpose> = world.kube.objects.secrets.keys().copied().filter(which).collect();
     if let Some(&purpose) = world.random.pick(&there) {
         world.delete_secret(purpose);
+    }
+}
+
+fn change_auth(world: &mut World) {
+    match world.random.below(5) {
+        0 => world.edit_auth(with_password()),
+        1 => world.edit_auth(Wanted::Disabled),
+        2 => world.toggle_auth(true),
+        3 => world.toggle_auth(false),
+        _ => {
+            let password = world.random.below(1000);
+            world.edit_root_password(password);
+        }
     }
 }
 

@@ -52,6 +52,8 @@ pub struct Cluster {
     pub formed: Option<(ClusterId, Tick)>,
     /// As operators reported it last.
     pub status: Option<Rc<EtcdClusterStatus>>,
+    /// The content of the Secret with the password of etcd's root, if there is one.
+    pub root_password: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -253,6 +255,7 @@ impl Kube {
             finalizer: false,
             formed: None,
             status: None,
+            root_password: None,
         };
         self.objects.cluster = Some(cluster);
         uid

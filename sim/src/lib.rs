@@ -12,6 +12,7 @@
 
 pub mod agent;
 pub mod agreement;
+pub mod auth;
 pub mod bugs;
 pub mod client;
 mod downgrade;

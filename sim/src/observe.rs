@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use etcd_operator_core::auth::RootPassword;
 use etcd_operator_core::decide::Goal;
 use etcd_operator_core::observe::{Reply, etcd};
 use etcd_operator_core::observed::{
@@ -12,7 +13,7 @@ use etcd_operator_core::round::Memory;
 use jiff::Timestamp;
 
 use crate::etcd::Tick;
-use crate::kube::Objects;
+use crate::kube::{self, Objects};
 use crate::secrets;
 use crate::world::World;
 
@@ -85,6 +86,8 @@ pub fn observe(
         secrets: objects.secrets.iter().map(|(&purpose, it)| (purpose, it.seen())).collect(),
         transport,
         etcd: ask(world, objects, ago, sight),
+        auth: None,
+        root_password: None,
         taken: BTreeSet::new(),
         nodes: Seen::default(),
         versions: Versions {
@@ -96,11 +99,12 @@ pub fn observe(
             secrets: objects.secrets.iter().map(|(&it, secret)| (it, secret.version.to_string())).collect(),
         },
     };
+    ask_auth(world, cluster, &goal, &mut observed, memory);
     memory.note_silence(&mut observed);
     Some((goal, observed))
 }
 
-fn see_pod(pod: &crate::kube::Pod) -> Pod {
+fn see_pod(pod: &kube::Pod) -> Pod {
     Pod {
         uid: uid("pod", pod.uid),
         terminating: pod.terminating,
@@ -131,7 +135,7 @@ fn own_preflights(objects: &Objects, cluster: u64) -> BTreeMap<Ordinal, Prefligh
     .collect()
 }
 
-fn see_claim(claim: &crate::kube::Claim, set: Option<crate::kube::Set>) -> Claim {
+fn see_claim(claim: &kube::Claim, set: Option<kube::Set>) -> Claim {
     Claim {
         uid: uid("claim", claim.uid),
         terminating: claim.terminating,
@@ -161,6 +165,27 @@ fn ask(world: &mut World, objects: &Objects, ago: Tick, sight: Sight) -> Etcd {
         replies.insert(ordinal, reply);
     }
     etcd(&replies)
+}
+
+/// Of a member that serves.
+fn ask_auth(
+    world: &World,
+    cluster: &kube::Cluster,
+    goal: &Goal,
+    observed: &mut Observed,
+    memory: &mut Memory,
+) {
+    let password = goal.auth.root_password_secret().and(cluster.root_password);
+    let version = password.map(|it| it.to_string());
+    let questions = memory.auth.questions(&goal.auth, version.as_deref(), observed.now);
+    let asked = questions.filter(|_| observed.cluster.formed.is_some() && !observed.cluster.deleting);
+    let members = observed.etcd.members.known();
+    let answer = members.zip(asked).map(|(members, questions)| {
+        world.auth.get(&members.cluster).cloned().unwrap_or_default().answer(questions, password)
+    });
+    let wanted = goal.auth.root_password_secret();
+    let given = wanted.map(|_| password.map_or(RootPassword::NoSecret, |_| RootPassword::Given));
+    memory.note_auth(observed, answer, (given, version));
 }
 
 pub fn time(tick: Tick) -> Timestamp {

@@ -81,6 +81,7 @@ impl World {
             member: server.id(),
             leader: server.leader,
             linearizable,
+            denied: linearizable && self.denies_operators(server.data.cluster),
             applied_index: server.applied.index as u64,
             version: Some(server.release.version()),
             storage_version: self.storage_version(server),

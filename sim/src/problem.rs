@@ -79,6 +79,8 @@ pub enum Violation {
     CertificateExpired(Purpose),
     /// The operator issued this by another authority than members that run trust.
     OtherAuthority(Purpose),
+    /// The operator enabled etcd's authentication before its own user had the root role.
+    LockedOut,
     /// The operator recorded a form that this member never served in.
     RecordedEarly(Ordinal),
     /// The status contradicted etcd for longer than an operator needs to observe it.
@@ -109,6 +111,8 @@ pub enum Wrong {
     ForeignVolumesNotRefused,
     /// A Secret is missing, expired, or of another authority than the one that is there.
     Certificates,
+    /// Authentication is not as the spec asks for, although it could be.
+    Auth,
 }
 
 impl Violation {
@@ -135,6 +139,7 @@ impl Violation {
             | Self::OtherScheme(_)
             | Self::OtherAuthority(_)
             | Self::CertificateExpired(_)
+            | Self::LockedOut
             | Self::RecordedEarly(_) => Promise::Service,
             Self::StatusContradictsEtcd(_) => Promise::Status,
         }

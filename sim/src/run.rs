@@ -4,6 +4,7 @@ use std::fmt;
 
 use etcd_operator_core::agent::Protocol;
 use etcd_operator_core::assess::PodState;
+use etcd_operator_core::auth::Wanted;
 use etcd_operator_core::decide::Goal;
 use etcd_operator_core::observed::Ordinal;
 use etcd_operator_core::plan::{Plan, Refusal, WaitingOn};
@@ -20,7 +21,7 @@ use crate::observe::{Sight, uid};
 use crate::operator::{Operator, Troubles};
 use crate::problem::{Problem, Promise, Violation, Wrong};
 use crate::random::Random;
-use crate::script::{Script, Step};
+use crate::script::{Script, Step, with_password};
 use crate::volumes::{Class, Volumes};
 use crate::world::World;
 
@@ -88,6 +89,7 @@ impl<'a> Run<'a> {
             on_delete: script.on_delete,
             disruption_budget: script.disruption_budget,
             windows: script.windows.clone(),
+            auth: script.auth.clone(),
             ..Goal::of_size(script.size)
         };
         world.create_cluster(goal, form, script.tls);
@@ -163,6 +165,10 @@ impl<'a> Run<'a> {
             Step::Volumes(volumes) => world.edit_volumes(volumes),
             Step::DeleteSecret(purpose) => world.delete_secret(purpose),
             Step::RestoreAuthorities => world.restore_authorities(),
+            Step::Auth(enabled) => world.edit_auth(if enabled { with_password() } else { Wanted::Disabled }),
+            Step::AuthByHand(enabled) => world.toggle_auth(enabled),
+            Step::RootPassword(password) => world.edit_root_password(password),
+            Step::GiveAccess => world.give_operators_access(),
             Step::GrowthFails(fails) => world.kube.growth_fails = fails,
             Step::ForgetAdoption => {
                 if let Some(cluster) = &mut world.kube.objects.cluster {
@@ -223,6 +229,7 @@ impl<'a> Run<'a> {
         self.mend_form();
         self.mend_volumes();
         self.world.restore_authorities();
+        self.world.give_operators_access();
         for operator in &mut self.operators {
             operator.thaw();
             operator.sight = Sight::default();
@@ -285,7 +292,7 @@ impl<'a> Run<'a> {
                 self.operators.iter_mut().for_each(|operator| operator.quiet_since = None);
             }
             let serves = self.world.all_serve() && !self.world.has_unreported_exits();
-            let settles = serves && self.world.certificates_are_valid();
+            let settles = serves && self.world.certificates_are_valid() && self.world.auth_is_as_wanted();
             if !settles && now + TIME_TO_SETTLE / 2 < deadline {
                 self.operators.iter_mut().for_each(|operator| operator.quiet_since = None);
             }

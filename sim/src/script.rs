@@ -1,5 +1,6 @@
 //! What is played: calm scripts, and random ones that follow from a seed.
 
+use etcd_operator_core::auth::Wanted;
 use etcd_operator_core::decide::{OnDelete, OnStop};
 use etcd_operator_core::observed::Ordinal;
 use etcd_operator_core::schedule::Window;
@@ -47,6 +48,12 @@ pub struct Script {
     pub tls: Transport,
     /// Of certificates.
     pub lifetime: Option<Tick>,
+    pub auth: Wanted,
+}
+
+/// Authentication, with a password for root from a Secret.
+pub fn with_password() -> Wanted {
+    Wanted::Enabled { root_password_secret: Some("root".into()) }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -79,6 +86,14 @@ pub enum Step {
     DeleteSecret(Purpose),
     /// A user restores the authorities that are missing.
     RestoreAuthorities,
+    /// A user edits whether authentication is wanted.
+    Auth(bool),
+    /// A user enables or disables authentication by hand.
+    AuthByHand(bool),
+    /// A user changes the content of the Secret with the password of root.
+    RootPassword(u64),
+    /// A user gives the operator the rights that it lacks.
+    GiveAccess,
     /// From now on storage lets no volume grow, or does so again.
     GrowthFails(bool),
 }
@@ -110,6 +125,7 @@ impl Script {
             reports: true,
             tls: Transport::default(),
             lifetime: None,
+            auth: Wanted::Unknown,
         }
     }
 
@@ -125,6 +141,7 @@ impl Script {
             record_deleted: 0,
             leaf_deleted: 0,
             authority_deleted: 0,
+            auth: 0,
             kill: often(15),
             delete_pod: often(10),
             lose_volume: often(6),
@@ -203,12 +220,16 @@ impl Script {
         let one = self.operators == 1;
         self.faults.authority_deleted = often(3) * u64::from(one);
         self.lifetime = random.chance(300).then(|| random.between(1200, 6000));
+        if clients == Scheme::Https && random.chance(400) {
+            self.auth = if random.chance(700) { with_password() } else { Wanted::Disabled };
+            self.faults.auth = random.below(16);
+        }
     }
 
     /// The same as it was before there was TLS.
     pub fn in_plain_text(mut self) -> Self {
-        (self.faults.leaf_deleted, self.faults.authority_deleted) = (0, 0);
-        Self { tls: Transport::default(), lifetime: None, ..self }
+        (self.faults.leaf_deleted, self.faults.authority_deleted, self.faults.auth) = (0, 0, 0);
+        Self { tls: Transport::default(), lifetime: None, auth: Wanted::Unknown, ..self }
     }
 
     pub fn run(&self) -> Result<Success, Failure> {

@@ -6,6 +6,7 @@ use etcd_operator_core::agent::Protocol;
 use etcd_operator_core::observed::{self, Blocked, ClusterId, MemberId, Ordinal, Process};
 
 use crate::agent::{self, Bugs, Verdict};
+use crate::auth;
 use crate::client::{self, Client};
 use crate::downgrade::Enabled;
 use crate::etcd::consensus::{self, Network, Servers, Truth};
@@ -31,6 +32,8 @@ pub struct World {
     pub truth: Truth,
     pub client: Client,
     pub strict: bool,
+    /// The users of each cluster.
+    pub auth: BTreeMap<ClusterId, auth::Store>,
     /// The version to which etcd is on its way back.
     pub downgrade: Option<Enabled>,
     pub agent_bugs: Bugs,
@@ -71,6 +74,7 @@ impl World {
             truth: Truth::default(),
             client: Client::default(),
             strict: true,
+            auth: BTreeMap::new(),
             downgrade: None,
             agent_bugs: Bugs::default(),
             killed_at_first_start: 0,

@@ -1,6 +1,8 @@
 //! The simulated etcd answers as real etcd does: the same scripts are played on both, and each must do what the table in
 //! `conformance/scripts.rs` says.
 
+#[path = "conformance/auth.rs"]
+mod auth;
 #[path = "conformance/gateway.rs"]
 mod gateway;
 #[path = "conformance/real.rs"]

@@ -54,7 +54,7 @@ type Symptom = fn(&Problem) -> bool;
 
 /// A planted bug, the seed that finds it fast, and what it looks like then; in plain text, unless the bug is one of
 /// certificates. A change of the simulated world can make a seed miss its bug: then the test names another one.
-const CORPUS: [(Bug, u64, Symptom); 22] = [
+const CORPUS: [(Bug, u64, Symptom); 23] = [
     (Bug::QuorumSkipped, 3, |problem| matches!(problem, Problem::Violated(Violation::QuorumLost { .. }))),
     (Bug::VolumeReused, 19, does_not_converge),
     (Bug::OldOrderHonoured, 6, |problem| {
@@ -104,6 +104,7 @@ const CORPUS: [(Bug, u64, Symptom); 22] = [
     (Bug::AuthorityReissued, 30, |problem| {
         matches!(problem, Problem::Violated(Violation::OtherAuthority(_)))
     }),
+    (Bug::AuthEnabledEarly, 1, |problem| matches!(problem, Problem::Violated(Violation::LockedOut))),
 ];
 
 fn does_not_converge(problem: &Problem) -> bool {
@@ -209,7 +210,8 @@ fn planted_bugs_are_found_by_their_seeds() {
             // etcd itself would reject most of what our check of the quorum refuses.
             let strict = bug != Bug::QuorumSkipped;
             let script = Script { strict, ..Script::random(*seed) };
-            let script = if bug == Bug::AuthorityReissued { script } else { script.in_plain_text() };
+            let secured = [Bug::AuthorityReissued, Bug::AuthEnabledEarly].contains(&bug);
+            let script = if secured { script } else { script.in_plain_text() };
             let failure = Script { bug: Some(bug), ..script.clone() }.run().err();
             failure.is_some_and(|failure| is_symptom(&failure.problem)) && script.run().is_ok()
         };

@@ -12,11 +12,21 @@ use etcd_operator_sim::form::{Edit, Flaw};
 use etcd_operator_sim::operator::Disturbance;
 use etcd_operator_sim::problem::{Problem, Violation};
 use etcd_operator_sim::run::Success;
-use etcd_operator_sim::script::{Script, Step};
+use etcd_operator_sim::script::{Script, Step, with_password};
 use etcd_operator_sim::secrets::EVERYWHERE;
 use etcd_operator_sim::volumes::{Class, Volumes};
 
 const LEAFS: [Purpose; 4] = [Purpose::Peer, Purpose::Server, Purpose::Operator, Purpose::Client];
+
+/// What a user does with the spec, with the Secret and by hand.
+const AUTH: [Step; 6] = [
+    Step::RootPassword(7),
+    Step::AuthByHand(false),
+    Step::Auth(false),
+    Step::AuthByHand(true),
+    Step::Auth(true),
+    Step::RootPassword(8),
+];
 
 /// Whatever was edited so long ago has had its effect, or never will.
 const SETTLED: Tick = 100;
@@ -36,6 +46,8 @@ fn scripts() -> Vec<(&'static str, Script)> {
         ("stop and start with TLS", secured(sizes(3, &[0, 3]))),
         ("adopt with TLS", secured(steps(3, &[Step::Delete(OnDelete::Retain), Step::Adopt]))),
         ("certificates are deleted", secured(steps(1, &LEAFS.map(Step::DeleteSecret)))),
+        ("authentication", Script { auth: with_password(), ..secured(steps(1, &AUTH)) }),
+        ("authentication while it grows", Script { auth: with_password(), ..secured(sizes(1, &[3])) }),
         ("scale out", sizes(1, &[3, 5])),
         ("scale in", sizes(5, &[2, 1])),
         ("stop and start", sizes(3, &[0, 3])),

@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use crate::member::MAX_SIZE;
 
 use super::{
-    Certificates, EtcdClusterStatus, Maintenance, NetworkPolicy, Options, PodTemplate, Quantity, Storage,
+    Auth, Certificates, EtcdClusterStatus, Maintenance, NetworkPolicy, Options, PodTemplate, Quantity,
+    Storage,
 };
 
 /// The desired state of the cluster.
@@ -76,7 +77,7 @@ pub struct EtcdClusterSpec {
     #[serde(default)]
     pub storage: Storage,
 
-    /// Encryption of connections, and which pods can connect.
+    /// Encryption of connections, authentication of clients, and which pods can connect.
     #[serde(default)]
     pub security: Security,
 
@@ -158,6 +159,10 @@ pub struct Security {
     /// TLS for clients and between members.
     #[serde(default)]
     pub tls: Tls,
+
+    /// etcd's own authentication. Default: none, so every client with a certificate is allowed everything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auth: Option<Auth>,
 
     /// Creates a NetworkPolicy that limits which pods can connect to the members; `{}` limits it to pods that are labelled as
     /// clients. Members, operator, backups and Prometheus can always connect. Default: none.

@@ -86,7 +86,7 @@ const AT_CREATION: &str = "a cluster keeps what it was created with";
 
 const REISSUED: &str = "the operator issues the certificate of the client port again";
 
-pub const VERDICTS: [FieldVerdict; 45] = [
+pub const VERDICTS: [FieldVerdict; 47] = [
     rolling("debugSidecar.image"),
     live("externalAccess.nodePort.port", "the Service changes"),
     live("maintenance.windows", "from the next step on"),
@@ -112,6 +112,8 @@ pub const VERDICTS: [FieldVerdict; 45] = [
     rolling("resources.limits"),
     rolling("resources.requests"),
     live("rollout.strategy", "from the next step on"),
+    live("security.auth.enabled", "the operator enables or disables authentication"),
+    live("security.auth.rootPasswordSecret", "the operator changes the password of root"),
     live("security.networkPolicy.clientSelector", "the NetworkPolicy changes"),
     without_effect("security.tls.autoTLS", OWN_CERTIFICATES),
     without_effect("security.tls.caSecret", OWN_CERTIFICATES),

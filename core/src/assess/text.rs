@@ -79,6 +79,7 @@ impl fmt::Display for Unanswered {
             Self::AgentWaiting(what) => write!(f, "etcd not started, its agent waits for {what}"),
             Self::NoMember => f.write_str("no member responds"),
             Self::NoLinearizableRead => f.write_str("no member serves linearizable reads"),
+            Self::AccessDenied => f.write_str("etcd's authentication rejects the operator"),
         }
     }
 }

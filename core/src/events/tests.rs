@@ -105,6 +105,7 @@ fn told_while_serving(action: &Action, voters: u8, change: impl FnOnce(&mut Obse
             member,
             leader: None,
             linearizable: true,
+            denied: false,
             applied_index: 1,
             version: None,
             storage_version: None,

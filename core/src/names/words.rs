@@ -33,6 +33,8 @@ pub mod condition {
         WRITE_FAILED = "WriteFailed";
         /// Whether TLS is in effect as the spec asks for, with certificates that are valid; absent without TLS.
         TLS_READY = "TLSReady";
+        /// Whether etcd's authentication is as the spec asks for; absent if it is neither asked for nor enabled.
+        AUTH_READY = "AuthReady";
         /// True while something in the spec has no effect or deserves attention; absent otherwise.
         SPEC_WARNING = "SpecWarning";
         /// True while the PodDisruptionBudget blocks every eviction, so that drains never finish; absent otherwise.
@@ -158,6 +160,20 @@ pub mod reason {
         /// Members were created with another transport than the spec asks for.
         TLS_NOT_IN_EFFECT = "TLSNotInEffect";
 
+        // etcd's authentication.
+        AUTH_ENABLED = "AuthEnabled";
+        /// The operator creates users and enables authentication.
+        AUTH_PENDING = "AuthPending";
+        /// Authentication is enabled, and the spec asks for the opposite.
+        AUTH_NOT_WANTED = "AuthNotWanted";
+        /// etcd rejects the operator, because its user does not have the root role.
+        ACCESS_DENIED = "AccessDenied";
+        /// The password of root is not that of the Secret.
+        ROOT_PASSWORD_PENDING = "RootPasswordPending";
+        /// The Secret with the password of root cannot be used.
+        ROOT_PASSWORD_MISSING = "RootPasswordMissing";
+        ROOT_PASSWORD_INEFFECTIVE = "RootPasswordIneffective";
+
         // What deserves attention.
         KNOWN_DEFECTS = "KnownDefects";
         VOLUME_BELOW_QUOTA = "VolumeBelowQuota";
@@ -201,6 +217,9 @@ pub mod event {
         MEMBER_REMOVED = "MemberRemoved";
         LEADER_MOVED = "LeaderMoved";
         CERTIFICATE_ISSUED = "CertificateIssued";
+        AUTH_ENABLED = "AuthEnabled";
+        AUTH_DISABLED = "AuthDisabled";
+        ROOT_PASSWORD_CHANGED = "RootPasswordChanged";
         VOLUME_ADOPTED = "VolumeAdopted";
         VOLUME_DELETED = "VolumeDeleted";
         CLUSTER_DELETED = "ClusterDeleted";

@@ -33,7 +33,7 @@ pub(super) enum Reported {
 
 pub(super) fn process(pod: &Pod, reply: Option<&Reply>, ran: Ran, now: Timestamp) -> Process {
     match reply {
-        Some(Reply::Etcd { .. }) => return Process::Started,
+        Some(Reply::Etcd { .. } | Reply::Denied) => return Process::Started,
         Some(Reply::Agent { process, .. }) => return process.clone(),
         Some(Reply::Nobody(_)) | None => {}
     }

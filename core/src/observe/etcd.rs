@@ -12,6 +12,8 @@ pub enum Reply {
     Etcd { answer: Answer, members: Option<Result<Members, String>> },
     /// The agent, which waits in place of etcd, and for what.
     Agent { process: Process, message: String },
+    /// etcd, whose authentication rejects the operator, so that it does not even report its status.
+    Denied,
     /// Nobody, for this reason.
     Nobody(String),
 }
@@ -30,6 +32,7 @@ fn answer(reply: &Reply) -> Seen<Answer> {
             Seen::Known(Answer { listed, ..answer.clone() })
         }
         Reply::Agent { message, .. } => Seen::Unknown(Unanswered::AgentWaiting(message.clone())),
+        Reply::Denied => Seen::Unknown(Unanswered::AccessDenied),
         Reply::Nobody(why) => Seen::Unknown(Unanswered::Unreachable(why.clone())),
     }
 }
@@ -38,9 +41,13 @@ fn answer(reply: &Reply) -> Seen<Answer> {
 /// is certainly up to date.
 fn agreed_members(replies: &BTreeMap<Ordinal, Reply>) -> (Seen<Members>, Option<Ordinal>) {
     let mut lists: Vec<_> = Vec::new();
-    let mut why = Unanswered::NoMember;
+    let (mut why, mut denied) = (Unanswered::NoMember, false);
     for (&ordinal, reply) in replies {
+        if *reply == Reply::Denied {
+            denied = true;
+        }
         let Reply::Etcd { answer, members } = reply else { continue };
+        denied |= answer.denied;
         why = Unanswered::NoLinearizableRead;
         let follows = answer.leader != Some(answer.member);
         lists.extend(members.as_ref().filter(|_| answer.linearizable).map(|list| (follows, ordinal, list)));
@@ -52,5 +59,5 @@ fn agreed_members(replies: &BTreeMap<Ordinal, Reply>) -> (Seen<Members>, Option<
             Err(error) => why = Unanswered::Unreachable(error.clone()),
         }
     }
-    (Seen::Unknown(why), None)
+    (Seen::Unknown(if denied { Unanswered::AccessDenied } else { why }), None)
 }

@@ -54,6 +54,7 @@ impl Refusal {
             Self::VolumesCannotShrink { .. } => reason::VOLUMES_CANNOT_SHRINK,
             Self::ClassNeedsMembers { .. } => reason::STORAGE_CLASS_NEEDS_MEMBERS,
             Self::HashesDiffer { .. } => reason::DATA_MISMATCH,
+            Self::AccessDenied { .. } => reason::ACCESS_DENIED,
         }
     }
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use super::{Action, Plan, Refusal, WaitingOn};
 use crate::api::Quantity;
 use crate::asked::{APPROVE_ROLLOUT, Accepted, RESTART};
+use crate::auth::{self, ROOT_ROLE, User};
 use crate::names::{ADOPT_ANNOTATION, ANNOTATION_OF, Names};
 use crate::observed::{MemberId, Observed, Ordinal};
 use crate::tls::Purpose;
@@ -22,6 +23,21 @@ impl fmt::Display for Plan {
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&Terms::Numbers.action(self))
+    }
+}
+
+impl fmt::Display for auth::Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AddRootRole => write!(f, "create the role {ROOT_ROLE} in etcd"),
+            Self::AddUser(user) => write!(f, "create the user {} in etcd", user.name()),
+            Self::GrantRootRole(user) => {
+                write!(f, "grant the role {ROOT_ROLE} to the user {} in etcd", user.name())
+            }
+            Self::Enable => f.write_str("enable authentication in etcd"),
+            Self::Disable => f.write_str("disable authentication in etcd"),
+            Self::SetRootPassword => write!(f, "set the password of the user {} in etcd", User::Root.name()),
+        }
     }
 }
 
@@ -111,6 +127,7 @@ impl Terms<'_> {
                 format!("move leadership from {} to {}", self.member(*from), self.member(*to))
             }
             Action::RemoveMember { member, cluster: _ } => format!("remove member {}", self.member(*member)),
+            Action::ChangeAuth { step, cluster: _ } => step.to_string(),
         }
     }
 
@@ -281,10 +298,33 @@ impl Terms<'_> {
                  to the previous version, and forward again when all members run it",
                 self.members(members)
             ),
+            Refusal::AccessDenied { identified } => self.access_denied(*identified),
             Refusal::HashesDiffer { members } => format!(
                 "members {} hold different data: remove the wrong ones with etcdctl member remove, or set \
                  spec.storage.onStop to RetainAll",
                 self.members(members)
+            ),
+        }
+    }
+
+    /// How a user gives the operator access again.
+    fn access_denied(self, identified: bool) -> String {
+        let operator = User::Operator.name();
+        let etcdctl = match self {
+            Self::Numbers => "etcdctl --user root".into(),
+            Self::Names { names, .. } => {
+                format!("kubectl exec -it {} -c etcd -- etcdctl --user root", names.pod(Ordinal(0)))
+            }
+        };
+        match identified {
+            true => format!(
+                "etcd authentication is enabled and its user {operator} does not have the root role, so etcd rejects the \
+                 operator: run {etcdctl} user add {operator} --no-password, and then user grant-role {operator} {ROOT_ROLE} \
+                 in the same way; or run {etcdctl} auth disable"
+            ),
+            false => format!(
+                "etcd authentication is enabled and clients connect in plain text, so etcd rejects the operator: run \
+                 {etcdctl} auth disable"
             ),
         }
     }

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 
 use super::elapsed;
 use crate::assess::assess;
+use crate::auth::{self, Auth, RootPassword};
 use crate::observe::{Pods, Reply};
 use crate::observed::{MemberId, Observed, Ordinal};
 
@@ -36,6 +37,7 @@ pub struct Memory {
     unresponsive: BTreeSet<String>,
     /// Since when the StatefulSet lacks a pod.
     pods_missing: Option<Timestamp>,
+    pub auth: auth::Memory,
 }
 
 impl Memory {
@@ -67,7 +69,7 @@ impl Memory {
         for (ordinal, reply) in replies {
             let uid = pods.get(ordinal).and_then(|pod| pod.metadata.uid.clone());
             match reply {
-                Reply::Etcd { .. } | Reply::Agent { .. } => self.responded.extend(uid),
+                Reply::Etcd { .. } | Reply::Denied | Reply::Agent { .. } => self.responded.extend(uid),
                 Reply::Nobody(_) => self.unresponsive.extend(uid),
             }
         }
@@ -91,6 +93,18 @@ impl Memory {
     pub(super) fn next_name(&self, now: Timestamp) -> Option<Duration> {
         let ages = self.listed.values().map(|&since| elapsed(since, now));
         ages.filter_map(|age| UNTIL_NAMES_SPREAD.checked_sub(age)).filter(|rest| !rest.is_zero()).min()
+    }
+
+    /// What etcd answered about its authentication, if it was asked, and which version of which Secret has the password of
+    /// root.
+    pub fn note_auth(
+        &mut self,
+        seen: &mut Observed,
+        answer: Option<Auth>,
+        (given, version): (Option<RootPassword>, Option<String>),
+    ) {
+        seen.auth = self.auth.note(answer, version, seen.now);
+        seen.root_password = self.auth.judge(given, seen.auth.as_ref());
     }
 
     /// Remembers which members have become silent, and forgets those that respond. A learner serves no reads, so it only

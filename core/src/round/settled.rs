@@ -45,6 +45,8 @@ pub fn show_the_same(one: &Observed, other: &Observed) -> bool {
         nodes,
         taken,
         etcd,
+        auth,
+        root_password,
     } = one;
     let Etcd { answers, members, via, silent_since } = etcd;
     let same = |(one, other): (&Seen<Answer>, &Seen<Answer>)| match (one, other) {
@@ -63,6 +65,7 @@ pub fn show_the_same(one: &Observed, other: &Observed) -> bool {
         && (cluster, order, set) == (&other.cluster, &other.order, &other.set)
         && (record, claims, taken) == (&other.record, &other.claims, &other.taken)
         && (secrets, transport) == (&other.secrets, &other.transport)
+        && (auth, root_password) == (&other.auth, &other.root_password)
 }
 
 #[cfg(test)]
@@ -84,6 +87,7 @@ mod tests {
             member,
             leader: Some(member),
             linearizable: true,
+            denied: false,
             applied_index,
             version: None,
             storage_version: None,

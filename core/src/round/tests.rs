@@ -92,6 +92,7 @@ fn three() -> Observed {
             member: MemberId(0xa0 + u64::from(ordinal.0)),
             leader: Some(MemberId(0xa0)),
             linearizable: true,
+            denied: false,
             applied_index: 1,
             version: None,
             storage_version: None,

@@ -33,7 +33,10 @@ impl View<'_> {
             Service::Lost { .. } => Some((reason::QUORUM_LOST, self.without_quorum())),
             Service::Unproven { long: true } => Some((reason::MEMBERS_UNREACHABLE, self.without_quorum())),
             Service::NotBootstrapped => self.cannot_form(),
-            Service::Unproven { long: false } | Service::Available | Service::Stopped => None,
+            // The plan refuses to act then.
+            Service::Denied | Service::Unproven { long: false } | Service::Available | Service::Stopped => {
+                None
+            }
         }
     }
 
@@ -75,7 +78,11 @@ impl View<'_> {
             Service::Lost { .. } => {
                 "members respond but cannot elect a leader: check the network on port 2380".into()
             }
-            Service::NotBootstrapped | Service::Stopped | Service::Available | Service::Unproven { .. } => {
+            Service::NotBootstrapped
+            | Service::Stopped
+            | Service::Available
+            | Service::Denied
+            | Service::Unproven { .. } => {
                 "no member serves linearizable reads: members are down or unreachable from the operator"
                     .into()
             }

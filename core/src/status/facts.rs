@@ -1,6 +1,7 @@
 //! What the conditions of a cluster report.
 
 use super::Basis;
+use super::auth;
 use super::blocked::problems_of;
 use super::conditions::{Fact, Value};
 use super::tls;
@@ -18,6 +19,7 @@ const BEING_DELETED: &str = "the cluster is being deleted";
 const NOT_BOOTSTRAPPED: &str = "the cluster has not bootstrapped yet";
 const NO_MEMBER_WANTED: &str = "stopped: no member is wanted";
 const QUORUM_SERVES: &str = "a quorum serves reads and writes";
+const DENIED: &str = "etcd responds and rejects the operator, see condition AuthReady";
 const RECREATING: &str = "the operator creates the StatefulSet again; its pods run on";
 const PAUSED: &str = "spec.paused is true: the operator reports but makes no changes";
 
@@ -30,6 +32,7 @@ pub(super) fn of(view: &View<'_>, cluster: &EtcdCluster) -> Vec<Fact> {
     facts.extend(paused(view));
     facts.extend(write_failed(view));
     facts.extend(tls_ready(view, cluster));
+    facts.extend(auth_ready(view));
     if let Ok(intent) = view.basis.spec {
         facts.extend(spec_warning(notices(cluster, intent)));
         facts.extend(drains_blocked(view, intent));
@@ -79,7 +82,7 @@ fn ready(view: &View<'_>) -> Fact {
             let message = format!("{serving} voting members are serving, the spec asks for {size}");
             (Value::False, reason::SCALING, message)
         }
-        (_, Service::NotBootstrapped | Service::Lost { .. } | Service::Unproven { .. }) => {
+        (_, Service::NotBootstrapped | Service::Lost { .. } | Service::Unproven { .. } | Service::Denied) => {
             match view.alarms() {
                 Some(_) => (Value::False, reason::ALARM_ACTIVE, view.without_quorum()),
                 None => service(view),
@@ -103,6 +106,9 @@ fn in_effect(view: &View<'_>, reason: &'static str, message: String) -> Finding 
     }
     if view.size() > 0 && view.seen().set.as_ref().is_none_or(|set| set.terminating) {
         return (Value::False, reason::STATEFULSET_RECREATING, RECREATING.into());
+    }
+    if let Some(pending) = auth::pending(view) {
+        return (Value::False, reason::AUTH_PENDING, pending);
     }
     let held = view.refused_rollout().map(|refusal| {
         let held = "a previous version of the operator did not roll this out, and a new version of the operator alone \
@@ -157,6 +163,7 @@ fn service(view: &View<'_>) -> Finding {
         Service::Stopped => (Value::False, reason::STOPPED, NO_MEMBER_WANTED.into()),
         Service::Lost { .. } => (Value::False, reason::QUORUM_LOST, view.without_quorum()),
         Service::Unproven { .. } => (Value::Unknown, reason::MEMBERS_UNREACHABLE, view.without_quorum()),
+        Service::Denied => (Value::Unknown, reason::ACCESS_DENIED, DENIED.into()),
     }
 }
 
@@ -230,6 +237,9 @@ fn at_rest(view: &View<'_>) -> (Value, &'static str, String) {
     }
     if !failed_writes.is_empty() {
         return (Value::True, reason::WRITE_FAILED, failures(failed_writes));
+    }
+    if let Some(pending) = auth::pending(view) {
+        return (Value::True, reason::AUTH_PENDING, pending);
     }
     let is_about_trial = |it: &&Refusal| matches!(it, Refusal::PreflightFailed { .. });
     if let Some(failed) = view.basis.plan.refusals.iter().find(is_about_trial) {
@@ -306,6 +316,11 @@ fn write_failed(view: &View<'_>) -> Option<Fact> {
 fn tls_ready(view: &View<'_>, cluster: &EtcdCluster) -> Option<Fact> {
     let (value, reason, message) = tls::ready(view, cluster)?;
     Some(fact(condition::TLS_READY, value, reason, message))
+}
+
+fn auth_ready(view: &View<'_>) -> Option<Fact> {
+    let (value, reason, message) = auth::ready(view)?;
+    Some(fact(condition::AUTH_READY, value, reason, message))
 }
 
 /// The most severe notice gives its reason.

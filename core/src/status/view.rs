@@ -8,7 +8,7 @@ use super::conditions::{History, Value, find};
 use crate::api::{EtcdClusterStatus, MemberStatus, Phase, Role};
 use crate::assess::{Assessment, PodState, Quorum, assess};
 use crate::names::{condition, reason};
-use crate::observed::{Observed, Ordinal};
+use crate::observed::{Observed, Ordinal, Unanswered};
 use crate::plan::{Action, Terms, WaitingOn};
 use crate::quorum::quorum;
 use crate::version::Version;
@@ -42,6 +42,8 @@ pub(super) enum Service {
         able: usize,
         voters: usize,
     },
+    /// etcd's authentication rejects the operator, which therefore does not know the members.
+    Denied,
 }
 
 impl<'a> View<'a> {
@@ -73,7 +75,7 @@ impl<'a> View<'a> {
     pub fn member_count(&self) -> Option<i32> {
         match self.service {
             Service::NotBootstrapped | Service::Stopped => Some(0),
-            Service::Available | Service::Unproven { .. } | Service::Lost { .. } => {
+            Service::Available | Service::Unproven { .. } | Service::Lost { .. } | Service::Denied => {
                 self.facts.listed().map(|members| i32::try_from(members.list.len()).unwrap_or(i32::MAX))
             }
         }
@@ -113,6 +115,7 @@ impl<'a> View<'a> {
                     | Action::LabelClaim { .. }
                     | Action::DeleteOrder { .. }
                     | Action::DeletePreflight { .. }
+                    | Action::ChangeAuth { .. }
             );
             let about_forms = matches!(action, Action::RecordForm { .. } | Action::SetTemplate { .. });
             let bookkeeping = bookkeeping || about_forms && self.rollout().is_none();
@@ -197,6 +200,7 @@ impl<'a> View<'a> {
                 Service::Stopped
             }
             Quorum::Held(_) => Service::Available,
+            Quorum::Unproven(Unanswered::AccessDenied) => Service::Denied,
             Quorum::OtherCluster { .. } | Quorum::Unproven(_) => self.without_service(),
         }
     }

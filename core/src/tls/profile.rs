@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Purpose, Transport};
 use crate::api::{Certificates, KeyAlgorithm, MAX_VALIDITY_SECONDS, MIN_VALIDITY_SECONDS, Tls};
+use crate::auth::User;
 use crate::member::MAX_SIZE;
 use crate::names::Names;
 use crate::observed::Ordinal;
@@ -89,8 +90,8 @@ fn profile(purpose: Purpose, names: &Names, chosen: &Certificates) -> Profile {
             profile.ip_addresses = addresses.map(|it| it.to_string()).collect();
         }
         // etcd takes the common name for the name of a user.
-        Purpose::Operator => profile.common_name = "etcd-operator".into(),
-        Purpose::Client => profile.common_name = "etcd-client".into(),
+        Purpose::Operator => profile.common_name = User::Operator.name().into(),
+        Purpose::Client => profile.common_name = User::Client.name().into(),
     }
     profile
 }

@@ -395,6 +395,7 @@ fn fill(seen: &mut Observed, ordinal: usize, slot: &Slot) {
         member: id,
         leader: None,
         linearizable: voice == Voice::Serves && !learner,
+        denied: false,
         applied_index: index,
         version,
         storage_version: None,

@@ -20,7 +20,11 @@ use etcd_operator_core::version::Version;
 use etcd_operator_core::version::downgrade::Downgrade;
 use jiff::Timestamp;
 
+use authentication::read_auth;
 use secrets::{names, read_secret, read_tls};
+
+#[path = "authentication.rs"]
+mod authentication;
 
 #[path = "secrets.rs"]
 mod secrets;
@@ -109,12 +113,17 @@ fn understand(words: &[&str], goal: &mut Goal, seen: &mut Observed) -> Result<()
             range(which, 16)?.try_for_each(|id| read_member(MemberId(id), rest, seen))
         }
         ("tls", rest) => read_tls(rest, goal, seen),
+        ("auth", rest) => read_auth(rest, goal, seen),
         ("secret", [which, rest @ ..]) => read_secret(which, rest, goal, seen),
         ("node", [name, rest @ ..]) => read_node(name, rest, seen),
         ("nodes", [word]) => read_nodes(word, seen),
         ("leader", [who]) => read_leader(who, seen),
         ("etcd", ["unknown"]) => {
             seen.etcd.members = Seen::Unknown(Unanswered::NoLinearizableRead);
+            Ok(())
+        }
+        ("etcd", ["denied"]) => {
+            seen.etcd.members = Seen::Unknown(Unanswered::AccessDenied);
             Ok(())
         }
         ("etcd", ["is", id]) => {
@@ -474,6 +483,7 @@ fn read_member(id: MemberId, words: &[&str], seen: &mut Observed) -> Result<()> 
         member: id,
         leader: members(seen).leader,
         linearizable: true,
+        denied: false,
         applied_index: 5000,
         version: Some(Version::new(3, 6, 0)),
         storage_version: Some(Version::new(3, 6, 0)),
@@ -483,7 +493,7 @@ fn read_member(id: MemberId, words: &[&str], seen: &mut Observed) -> Result<()> 
         alarms: BTreeSet::new(),
         reaches: Some((0xa0..=0xaf).map(MemberId).collect()),
     };
-    let (mut silent, mut unlisted) = (false, false);
+    let (mut silent, mut unlisted, mut mute) = (false, false, false);
     for word in words {
         match word.split_once('=').unwrap_or((word, "")) {
             ("gone", "") => {
@@ -503,6 +513,8 @@ fn read_member(id: MemberId, words: &[&str], seen: &mut Observed) -> Result<()> 
             ("serving", "") => silent = false,
             ("leaderless", "") => (answer.linearizable, answer.leader) = (false, None),
             ("lagging", "") => answer.linearizable = false,
+            ("denied", "") => answer.denied = true,
+            ("mute", "") => mute = true,
             ("silent-since", seconds) => {
                 silent = true;
                 seen.etcd.silent_since.insert(id, at(number(seconds)?));
@@ -526,7 +538,9 @@ fn read_member(id: MemberId, words: &[&str], seen: &mut Observed) -> Result<()> 
         }
     }
     if let Some(ordinal) = member.ordinal {
-        let answer = if silent {
+        let answer = if mute {
+            Seen::Unknown(Unanswered::AccessDenied)
+        } else if silent {
             Seen::Unknown(Unanswered::Unreachable("no answer".into()))
         } else {
             Seen::Known(answer)

@@ -72,7 +72,7 @@ async fn forms(cluster: &Operated) -> Result<BTreeMap<String, String>> {
 }
 
 /// What all pods have; an error if they differ.
-async fn form(cluster: &Operated) -> Result<String> {
+pub(super) async fn form(cluster: &Operated) -> Result<String> {
     let forms = forms(cluster).await?;
     let first = forms.values().next().context("there is no pod")?;
     ensure!(forms.values().all(|form| form == first), "pods of different forms: {forms:?}");
@@ -86,7 +86,7 @@ async fn ready(cluster: &Operated, size: u8) -> Result<()> {
 }
 
 /// Waits until nothing is left to do, and every pod has another form than before.
-async fn rolled(context: &Context, cluster: &Operated, size: u8, before: &str) -> Result<()> {
+pub(super) async fn rolled(context: &Context, cluster: &Operated, size: u8, before: &str) -> Result<()> {
     ready(cluster, size).await?;
     let after = form(cluster).await?;
     ensure!(after != before, "no pod has another form than before");

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use etcd_operator_core::auth::{self, Auth, Password};
 use etcd_operator_core::links::active_peers;
 use etcd_operator_core::names::Names;
 use etcd_operator_core::observe::{Questions, Reply};
@@ -29,6 +30,8 @@ pub struct Asked {
     pub replies: BTreeMap<Ordinal, Reply>,
     /// Those whose etcd responded, to be called.
     pub reached: BTreeMap<Ordinal, Arc<Member>>,
+    /// What one of them reported about authentication, if it was asked.
+    pub auth: Option<Auth>,
 }
 
 /// Connections that are kept from one round to the next, by the UID of the pod.
@@ -39,6 +42,7 @@ pub struct Connections(HashMap<String, Arc<Member>>);
 enum Response {
     Etcd(Arc<Member>, EndpointStatus, Option<Result<Members, etcd::Error>>),
     Agent(Process, String),
+    Denied,
     Nobody(String),
 }
 
@@ -97,6 +101,9 @@ async fn ask_one(
         },
         Err(error) => error,
     };
+    if failure.is_denied() {
+        return Response::Denied;
+    }
     match agent::ask(reach, pod).await {
         Ok(AgentReply::Report(report)) => Response::Agent(report.process(), report.message),
         Ok(AgentReply::SomethingElse) | Err(_) => Response::Nobody(chain(&failure).to_string()),
@@ -132,6 +139,7 @@ impl Asked {
                     Reply::Etcd { answer: status.answer, members }
                 }
                 Response::Agent(process, message) => Reply::Agent { process, message },
+                Response::Denied => Reply::Denied,
                 Response::Nobody(why) => Reply::Nobody(why),
             };
             asked.replies.insert(ordinal, reply);
@@ -140,6 +148,19 @@ impl Asked {
             asked.compare_data(revision).await;
         }
         asked
+    }
+
+    /// Through a member that a quorum stands behind: any of them knows it.
+    pub async fn ask_auth(&mut self, questions: auth::Questions, root_password: Option<Password>) {
+        let serves = |ordinal: &Ordinal| matches!(self.replies.get(ordinal), Some(Reply::Etcd { answer, .. }) if answer.linearizable);
+        let Some((_, member)) = self.reached.iter().find(|(ordinal, _)| serves(ordinal)) else { return };
+        self.auth = match member.auth(questions, root_password.as_ref()).await {
+            Ok(auth) => Some(auth),
+            Err(error) => {
+                tracing::debug!(error = %chain(&error), "etcd does not report its authentication");
+                None
+            }
+        };
     }
 
     /// Everybody is asked for the same revision, which everybody has.

@@ -1,5 +1,6 @@
 //! Sends one request, and says what became of it.
 
+use etcd_operator_core::auth::Password;
 use etcd_operator_core::request::{Call, Change, MemberChange, Request, Target, Write, http};
 use etcd_operator_core::round::Outcome;
 use etcd_operator_core::status::Trouble;
@@ -66,6 +67,10 @@ impl Executor<'_> {
             MemberChange::Remove(id) => member.remove(*id).await,
             MemberChange::EnableDowngrade(to) => member.enable_downgrade(*to).await,
             MemberChange::CancelDowngrade => member.cancel_downgrade().await,
+            MemberChange::Auth(step) => {
+                let secret = self.observation.objects.root_password.as_deref();
+                member.change_auth(*step, secret.and_then(|it| Password::read(it).ok())).await
+            }
         };
         changed.map(|()| Value::Null).map_err(|error| outcome::of_etcd(&error))
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use etcd_operator_core::auth::Password;
 use etcd_operator_core::decide::Goal;
 use etcd_operator_core::names::Names;
 use etcd_operator_core::observe::{Objects, observe};
@@ -59,11 +60,17 @@ impl Observation {
         let unexplained = memory.note_missing(!objects.missing_pods().is_empty(), Timestamp::now());
         let set = objects.set.as_deref().filter(|_| unexplained);
         let questions = objects.questions(goal);
-        let (asked, events) = futures::join!(
+        let about_auth = objects.auth_questions(goal, memory, Timestamp::now());
+        let (mut asked, events) = futures::join!(
             connections.ask(&context.reach, &addresses, names, questions, memory),
             events_of(&context.client, names, set),
         );
-        let seen = observe(&objects, names, &asked.replies, &events, memory, Timestamp::now());
+        if let Some(questions) = about_auth {
+            let secret = objects.root_password.as_deref();
+            asked.ask_auth(questions, secret.and_then(|it| Password::read(it).ok())).await;
+        }
+        let mut seen = observe(&objects, names, &asked.replies, &events, memory, Timestamp::now());
+        memory.note_auth(&mut seen, asked.auth.clone(), objects.root_password(goal));
         Self { objects, seen, asked }
     }
 

@@ -31,6 +31,7 @@ use super::member_watch::MemberWatch;
 use super::objects::{cached, live};
 use super::observation::Observation;
 use super::report::Reporter;
+use super::root_password::RootPasswordSecret;
 use super::secrets::{Secrets, transport};
 use crate::caches::{Caches, Key};
 use crate::client::is_forbidden;
@@ -61,6 +62,7 @@ pub struct Worker {
     newest: Newest<Arc<EtcdCluster>>,
     connections: Connections,
     secrets: Secrets,
+    root_password: RootPasswordSecret,
     /// When the next certificate has to be renewed.
     renewal: Option<Timestamp>,
     member_watch: MemberWatch,
@@ -79,6 +81,7 @@ impl Worker {
             newest: Newest::default(),
             connections: Connections::default(),
             secrets: Secrets::default(),
+            root_password: RootPasswordSecret::default(),
             renewal: None,
             round: Round::default(),
         }
@@ -151,6 +154,7 @@ impl Worker {
             self.returned(Arc::clone(&objects.cluster));
         }
         self.secrets.add_to(&mut objects, client, names).await?;
+        self.root_password.add_to(&mut objects, client, names).await?;
         Ok(Some(objects))
     }
 

@@ -28,14 +28,19 @@ pub enum Error {
 /// In front of everything that etcd, and not the transport, says.
 const ETCD: &str = "etcdserver: ";
 const NOT_FOR_LEARNERS: &str = "rpc not supported for learner";
+/// How etcd's authentication rejects a user that lacks a right or that it does not know, and a client without a name.
+const DENIED: [&str; 3] = ["permission denied", "user name not found", "user name is empty"];
+/// Users or roles changed while the request was on its way.
+const OLD_REVISION: &str = "revision of auth store is old";
 
 /// Refusals that end by themselves. etcd asks for its voters to have been connected for five seconds before another joins.
-const NOT_YET: [&str; 5] = [
+const NOT_YET: [&str; 6] = [
     "unhealthy cluster",
     "re-configuration failed due to not enough started members",
     "too many learner members in cluster",
     "can only promote a learner member which is in sync with leader",
     "too many requests",
+    OLD_REVISION,
 ];
 
 /// More refusals that come under a code which may mean anything: `Unavailable`, or `Unknown` where etcd forgot to give
@@ -69,6 +74,21 @@ impl Error {
     pub fn not_yet(&self) -> Option<&str> {
         let Self::Refused { reason, .. } = self else { return None };
         Some(reason.as_str()).filter(|reason| NOT_YET.contains(reason))
+    }
+
+    /// Whether etcd's authentication rejects the operator.
+    pub fn is_denied(&self) -> bool {
+        match self {
+            Self::Refused { reason, .. } => DENIED.contains(&reason.as_str()),
+            // The reason why a watch was cancelled has more words.
+            Self::Lost { reason, .. } => DENIED.iter().any(|it| reason.ends_with(it)),
+            Self::Reach(_) | Self::NoAnswer { .. } | Self::Broken { .. } | Self::Nonsense { .. } => false,
+        }
+    }
+
+    /// Whether a linearizable read got so far that a quorum stands behind the member: etcd asks it before it checks rights.
+    pub(super) fn follows_read(&self) -> bool {
+        self.is_denied() || matches!(self, Self::Refused { reason, .. } if reason == OLD_REVISION)
     }
 
     pub(super) fn is_for_learners(&self) -> bool {

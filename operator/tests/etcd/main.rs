@@ -1,5 +1,6 @@
 //! What real members answer, refuse and leave open.
 
+mod auth;
 mod downgrades;
 mod flags;
 mod judges;

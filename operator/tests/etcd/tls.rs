@@ -20,10 +20,10 @@ use testbed::build::STANDARD_ETCD;
 use crate::processes::{Processes, in_time, until};
 use crate::{TWO_LEARNERS, names, relied_on};
 
-const TLS: Transport = Transport { clients: Scheme::Https, peers: Scheme::Https };
+pub const TLS: Transport = Transport { clients: Scheme::Https, peers: Scheme::Https };
 
 /// All Secrets of a cluster.
-fn issued() -> BTreeMap<Purpose, Secret> {
+pub fn issued() -> BTreeMap<Purpose, Secret> {
     let mut issued = BTreeMap::<Purpose, Secret>::new();
     for (purpose, profile) in profiles(&names(), TLS) {
         let authority = purpose.issuer().and_then(|it| issued.get(&it));
@@ -44,7 +44,7 @@ fn mount(secrets: &BTreeMap<Purpose, Secret>, tls_dir: &Path) {
     }
 }
 
-fn security(secret: &Secret, ordinal: u8) -> Security {
+pub fn security(secret: &Secret, ordinal: u8) -> Security {
     Security::Tls { credentials: Credentials::read(secret), host: names().pod_host(Ordinal(ordinal)) }
 }
 
@@ -53,7 +53,7 @@ async fn connect(cluster: &Processes, security: &Security) -> Result<Member, Err
 }
 
 /// A member alone that is called as in Kubernetes.
-async fn serving(version: &str, secrets: &BTreeMap<Purpose, Secret>) -> (Processes, Member) {
+pub async fn serving(version: &str, secrets: &BTreeMap<Purpose, Secret>) -> (Processes, Member) {
     let mut cluster = Processes::new(version).await;
     mount(secrets, &cluster.tls_dir());
     cluster.bootstrap(&[names().pod_host(Ordinal(0))], TLS);

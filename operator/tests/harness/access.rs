@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use etcd_client::{Channel, Client};
+use etcd_client::{Channel, Client, ConnectOptions};
 use etcd_operator_core::etcd_config::{CLIENT_PORT, PEER_PORT};
 use etcd_operator_core::names::Names;
 use etcd_operator_core::observed::Ordinal;
@@ -123,7 +123,15 @@ impl Member {
 
     /// As an application.
     pub async fn client(&self, recorder: &Recorder) -> io::Result<Client> {
-        let stream = self.open(CLIENT_PORT, &Identity::of(recorder, Purpose::Client), b"h2").await?;
+        self.client_as(&Identity::of(recorder, Purpose::Client), None).await
+    }
+
+    pub async fn client_as(
+        &self,
+        identity: &Identity,
+        options: Option<ConnectOptions>,
+    ) -> io::Result<Client> {
+        let stream = self.open(CLIENT_PORT, identity, b"h2").await?;
         let mut stream = Some(TokioIo::new(stream));
         let once = tower::service_fn(move |_| {
             std::future::ready(stream.take().ok_or_else(|| io::Error::other("the connection is closed")))
@@ -132,7 +140,7 @@ impl Member {
         let endpoint = endpoint.map_err(io::Error::other)?.timeout(DEADLINE);
         let connecting = tokio::time::timeout(DEADLINE, endpoint.connect_with_connector(once));
         let channel = connecting.await?.map_err(io::Error::other)?;
-        Client::from_channel(Channel::Tonic(channel), None).await.map_err(io::Error::other)
+        Client::from_channel(Channel::Tonic(channel), options).await.map_err(io::Error::other)
     }
 
     /// The certificate that it shows on a port.

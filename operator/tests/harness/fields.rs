@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use etcd_operator_core::api::{EtcdCluster, FieldVerdict, VERDICTS, Verdict};
-use etcd_operator_core::names::{FORM_ANNOTATION, condition};
+use etcd_operator_core::names::{FORM_ANNOTATION, condition, reason};
 use etcd_operator_core::tls::{self, Certificate, Purpose, Scheme, Transport};
 use etcd_operator_core::validate::validate;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::auth;
 use crate::recorder::{Objects, Recorder};
 use crate::stage::Stage;
 use crate::steps::{Until, Volumes};
@@ -185,6 +186,11 @@ fn is_in_effect(field: &str, recorder: &Recorder) -> bool {
         "security.networkPolicy.clientSelector" => {
             let policy = object(recorder, "NetworkPolicy", CLUSTER);
             policy["spec"]["ingress"][1]["from"][0]["podSelector"]["matchLabels"]["app"] == "shop"
+        }
+        "security.auth.enabled" => auth::is_enabled(recorder),
+        // There is no such Secret.
+        "security.auth.rootPasswordSecret" => {
+            recorder.condition(condition::AUTH_READY)["reason"] == reason::ROOT_PASSWORD_MISSING
         }
         "security.tls.certificates.dnsNames" => {
             server(recorder).dns_names.contains(&"etcd.example.com".into())

@@ -6,6 +6,7 @@
 //! `HARNESS_LOG=info` shows the operator's log, `HARNESS_EFFECTS=1` the effects of undisturbed runs.
 
 mod access;
+mod auth;
 mod certificates;
 mod faults;
 mod fields;
@@ -45,6 +46,10 @@ fn trials() -> Vec<Trial> {
         trial("roll_with_every_effect_hit", || sweep::each_variant(sweep::ROLL)),
         trial("grow_with_every_effect_hit", || sweep::each_variant(sweep::GROW)),
         trial("move_with_every_effect_hit", || sweep::each_variant(sweep::MOVE)),
+        trial("auth_with_every_effect_hit", || sweep::each_variant(sweep::AUTH)),
+        trial("authentication_is_enabled_while_clients_write", auth::life),
+        trial("authentication_that_somebody_enabled_by_hand_is_reported_and_disabled", auth::by_hand)
+            .with_ignored_flag(true),
         trial("single_requests_fail", requests::fail),
         trial("an_operator_takes_over_from_the_previous_version", takeover::from_the_previous_version),
         trial("a_port_accepts_its_own_authority_alone", certificates::refusals),

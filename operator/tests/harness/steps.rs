@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
 use crate::access::Member;
+use crate::auth;
 use crate::recorder::{Objects, Recorder, Restarts};
 use crate::scenario::Scenario;
 use crate::world::{self, CLUSTER, World};
@@ -48,6 +49,8 @@ pub enum Step {
     Lead(u8),
     /// A merge patch of the spec for which every certificate is issued again.
     Reissue(&'static str),
+    /// A merge patch of the spec that enables authentication.
+    Auth(&'static str),
     /// A merge patch of the spec that leaves every volume with this size and class.
     Volumes(&'static str, Volumes),
 }
@@ -92,6 +95,8 @@ pub enum Until {
         before: Objects,
         members: Restarts,
     },
+    /// Ready, and authentication is enabled.
+    Authenticated(u8),
     /// Ready, and every volume is like this.
     Provisioned {
         size: u8,
@@ -209,6 +214,11 @@ impl<'a> Cluster<'a> {
                 self.edit(change).await;
                 Until::Reissued { size: self.size.unwrap_or_default(), before, members }
             }
+            Step::Auth(change) => {
+                auth::prepare(self.world, self.namespace, self.recorder).await;
+                self.edit(change).await;
+                Until::Authenticated(self.size.unwrap_or_default())
+            }
             Step::Volumes(change, volumes) => {
                 self.edit(change).await;
                 Until::Provisioned { size: self.size.unwrap_or_default(), volumes }
@@ -308,6 +318,7 @@ impl Until {
                     && now.iter().all(is_another)
                     && recorder.members() == *members
             }
+            Self::Authenticated(size) => auth::is_enabled(recorder) && is_ready(&cluster(), *size),
             Self::Provisioned { size, volumes } => {
                 let all = (0..*size).all(|it| has_volume(recorder, it, *volumes));
                 all && is_ready(&cluster(), *size)

@@ -83,6 +83,19 @@ pub const REISSUE: Scenario = Scenario {
         ],
     )
 };
+/// Authentication, and members that join under it.
+pub const AUTH: Scenario = Scenario {
+    setup: 1,
+    keeps_serving: true,
+    ..Scenario::new(
+        "auth 1, 3",
+        &[
+            Step::Size(1),
+            Step::Auth(r#"{"security": {"auth": {"enabled": true, "rootPasswordSecret": "root-password"}}}"#),
+            Step::Size(3),
+        ],
+    )
+};
 /// As all clusters of earlier versions.
 const PLAIN: Scenario = Scenario { name: "scale 1, 3, 1 in plain text", plain: true, ..SCALE };
 const GROWN: Volumes = Volumes { size: "20Gi", class: "standard" };
@@ -102,11 +115,12 @@ pub const MOVE: Scenario = Scenario {
         &[Step::Size(3), Step::Volumes(r#"{"storage": {"storageClassName": "standard-retain"}}"#, MOVED)],
     )
 };
-pub const ALL: [Scenario; 16] = [
+pub const ALL: [Scenario; 17] = [
     CREATE,
     SCALE,
     PLAIN,
     REISSUE,
+    AUTH,
     STOP,
     START,
     DELETE,

@@ -25,7 +25,7 @@ pub fn call(host: IpAddr, path: &str, body: &Value, patience: Duration) -> Resul
 }
 
 /// HTTP/1.0, so that the answer comes in one piece and ends with the connection.
-fn exchange(host: IpAddr, path: &str, body: &str, patience: Duration) -> std::io::Result<String> {
+pub fn exchange(host: IpAddr, path: &str, body: &str, patience: Duration) -> std::io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&SocketAddr::from((host, 2379)), patience)?;
     stream.set_read_timeout(Some(patience))?;
     let head = format!("POST {path} HTTP/1.0\r\nHost: {host}\r\nContent-Length: {}\r\n\r\n", body.len());

@@ -46,7 +46,7 @@ impl Real {
         }
     }
 
-    fn host(&self, ordinal: u8) -> IpAddr {
+    pub fn host(&self, ordinal: u8) -> IpAddr {
         self.processes.address(ordinal)
     }
 

@@ -17,6 +17,7 @@ fn answer(text: &str) -> Answer {
         member: MemberId(1),
         leader: None,
         linearizable: true,
+        denied: false,
         applied_index: 1,
         version,
         storage_version,

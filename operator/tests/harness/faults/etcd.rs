@@ -13,8 +13,19 @@ use tower::{BoxError, Service, ServiceExt, service_fn};
 
 use super::{Fault, Faults};
 
-/// Calls that change the members, or which of them leads.
-const EFFECTS: [&str; 4] = ["MemberAdd", "MemberPromote", "MemberRemove", "MoveLeader"];
+/// Calls that change the members, which of them leads, or users.
+const EFFECTS: [&str; 10] = [
+    "MemberAdd",
+    "MemberPromote",
+    "MemberRemove",
+    "MoveLeader",
+    "RoleAdd",
+    "UserAdd",
+    "UserGrantRole",
+    "UserChangePassword",
+    "AuthEnable",
+    "AuthDisable",
+];
 
 const STATUS: &str = "grpc-status";
 
