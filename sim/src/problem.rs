@@ -79,6 +79,8 @@ pub enum Violation {
     CertificateExpired(Purpose),
     /// The operator issued this by another authority than members that run trust.
     OtherAuthority(Purpose),
+    /// This member does not trust the certificate of another one that runs.
+    PeersDistrusted(Ordinal),
     /// The operator recorded a form that this member never served in.
     RecordedEarly(Ordinal),
     /// The status contradicted etcd for longer than an operator needs to observe it.
@@ -134,6 +136,7 @@ impl Violation {
             | Self::OldEntriesRead(_)
             | Self::OtherScheme(_)
             | Self::OtherAuthority(_)
+            | Self::PeersDistrusted(_)
             | Self::CertificateExpired(_)
             | Self::RecordedEarly(_) => Promise::Service,
             Self::StatusContradictsEtcd(_) => Promise::Status,
