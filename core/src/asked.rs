@@ -18,6 +18,9 @@ pub const REPLACE_MEMBER: &str = "replace-member";
 /// Lets a supervised rollout continue to this form, which the status names.
 pub const APPROVE_ROLLOUT: &str = "approve-rollout";
 
+/// Replaces the authorities that sign certificates: `TOKEN`.
+pub const ROTATE_CA: &str = "rotate-ca";
+
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Asked {
@@ -25,6 +28,7 @@ pub struct Asked {
     pub move_leader: Option<MoveLeader>,
     pub replace: Option<MemberId>,
     pub approved: Option<Digest>,
+    pub rotation: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,6 +54,11 @@ pub enum Accepted {
     },
     MoveLeader {
         token: String,
+    },
+    /// With the keys of the authorities that were introduced for it.
+    Rotation {
+        token: String,
+        authorities: Vec<String>,
     },
 }
 
@@ -94,6 +103,7 @@ impl Asked {
             move_leader: move_leader.flatten(),
             replace: replace.flatten(),
             approved: value(APPROVE_ROLLOUT).cloned().map(Digest),
+            rotation: value(ROTATE_CA).cloned(),
         };
         (asked, malformed)
     }
@@ -118,12 +128,14 @@ mod tests {
             (MOVE_LEADER, "t/kv-1"),
             (REPLACE_MEMBER, "8e9e05c52164694d"),
             (APPROVE_ROLLOUT, "cd80"),
+            (ROTATE_CA, "yearly"),
         ]);
         assert_eq!(malformed, [""; 0]);
         assert_eq!(asked.restart, Some(Restart { token: "monday".into(), pod: None }));
         assert_eq!(asked.move_leader, Some(MoveLeader { token: "t".into(), to: Ordinal(1) }));
         assert_eq!(asked.replace, Some(MemberId(0x8e9e_05c5_2164_694d)));
         assert_eq!(asked.approved, Some(Digest("cd80".into())));
+        assert_eq!(asked.rotation, Some("yearly".into()));
         let (asked, _) = read(&[(RESTART, "monday/kv-2")]);
         assert_eq!(asked.restart, Some(Restart { token: "monday".into(), pod: Some(Ordinal(2)) }));
     }

@@ -162,6 +162,10 @@ pub fn decide(goal: &Goal, seen: &Observed) -> Plan {
     if !certificates.is_settled() {
         return certificates;
     }
+    let successors = certificates::successors(goal, seen);
+    if !successors.is_settled() {
+        return successors;
+    }
     let facts = assess(seen);
     if let Some(cluster) = facts.cluster.filter(|_| seen.cluster.formed.is_none()) {
         return Plan::act(Action::RecordFormed { cluster });
@@ -201,7 +205,12 @@ pub fn decide(goal: &Goal, seen: &Observed) -> Plan {
     }
     let renewals = certificates::renewals(goal, seen).then(authentication::next(goal, &facts));
     let leftovers = roll::leftovers(goal, roll.as_ref(), seen);
-    renewals.then(leftovers).then(plan)
+    let mut rotation = certificates::rotation(goal, seen);
+    // Nothing is under way while members wait for consent to their restarts.
+    if plan.waiting.iter().any(WaitingOn::is_for_users) {
+        rotation.waiting.clear();
+    }
+    renewals.then(leftovers).then(plan).then(rotation)
 }
 
 /// Volumes of a previous cluster are adopted only if a user asks for it, and only before this cluster has anything of its

@@ -10,7 +10,7 @@ use crate::names::{Names, condition, event, reason};
 use crate::observed::{Observed, Ordinal};
 use crate::plan::{Action, Terms};
 use crate::status::find;
-use crate::tls::Cause;
+use crate::tls::{Cause, Stage};
 
 /// The API server takes notes of up to 1024 bytes.
 const LONGEST_NOTE: usize = 1000;
@@ -59,6 +59,15 @@ pub fn of_action(action: &Action, goal: &Goal, names: &Names, seen: &Observed) -
         Action::IssueCertificate { purpose, cause } => {
             let note = format!("issued the certificate in Secret {}: {}", names.secret(*purpose), cause.words());
             Event::normal(event::CERTIFICATE_ISSUED, "IssueCertificate", note)
+        }
+        Action::RotateAuthority { purpose, stage } => {
+            let secret = names.secret(*purpose);
+            let note = match stage {
+                Stage::Introduce => format!("created the next authority in Secret {secret}: members restart to trust it"),
+                Stage::Promote => format!("the next authority in Secret {secret} signs from now on"),
+                Stage::Withdraw => format!("withdrew the previous authority from Secret {secret}: members restart"),
+            };
+            Event::normal(event::AUTHORITY_ROTATED, "RotateAuthority", note)
         }
         Action::CreatePreflight { ordinal: _, node } => {
             let note = format!("trying the new image and arguments on node {node}, before a member restarts");
@@ -341,6 +350,10 @@ impl<'a> Change<'a> {
         let passwords = [reason::ROOT_PASSWORD_MISSING, reason::ROOT_PASSWORD_INEFFECTIVE];
         let told = [&passwords[..], &[reason::AUTH_NOT_WANTED, reason::TLS_NOT_IN_EFFECT]].concat();
         let auth = self.news(condition::AUTH_READY, "False").filter(|it| told.contains(&it.reason.as_str()));
+        let attention = [reason::RENEWAL_OVERDUE, reason::PREVIOUS_CERTIFICATE_SERVED];
+        let tls_warning = self.news(condition::TLS_READY, "True");
+        let tls_warning = tls_warning.filter(|it| attention.contains(&it.reason.as_str()));
+        let tls = tls.into_iter().chain(tls_warning);
         let news = [
             (condition::WRITE_FAILED, "True"),
             (condition::SPEC_WARNING, "True"),

@@ -30,12 +30,12 @@ use crate::decide::{Goal, OnStop};
 use crate::form::{Digest, Form, Record, adopts, member_config};
 use crate::names::{CLUSTER_UID_LABEL, FINALIZER, MEMBER_ID_LABEL, Names};
 use crate::observed::{
-    self, Claim, Cluster, ClusterId, FormRecord, Formed, MemberId, Observed, Order, Ordinal, Owner, Resize,
-    Seen, Set, Taken, Unread, Versions, VolumeForm,
+    self, Claim, Cluster, ClusterId, FormRecord, Formed, Handshake, MemberId, Observed, Order, Ordinal,
+    Owner, Resize, Seen, Set, Taken, Unread, Versions, VolumeForm,
 };
 use crate::order::{self, BootstrapOrder};
 use crate::request::{Object, Role};
-use crate::round::{Memory, Unseen};
+use crate::round::{Handshakes, Memory, Unseen};
 use crate::tls::{self, Purpose, Transport};
 pub use container::image;
 pub use etcd::{Reply, etcd};
@@ -101,10 +101,11 @@ impl Objects {
         recorded.or_else(of_set).or_else(|| self.pods.values().find_map(of_pod))
     }
 
-    pub fn questions(&self, goal: &Goal) -> Questions {
+    pub fn questions(&self, goal: &Goal, memory: &Memory) -> Questions {
         let Cluster { deleting, formed, .. } = cluster(&self.cluster);
         let hash = goal.size == 0 && goal.on_stop == OnStop::Retain && !deleting;
-        let links = formed.is_some() && !deleting && (goal.size < self.replicas() || self.is_rolling(goal));
+        let rolls = || self.is_rolling(goal) || self.trusts_differ(memory);
+        let links = formed.is_some() && !deleting && (goal.size < self.replicas() || rolls());
         Questions { listed: formed.is_none(), hash, links }
     }
 
@@ -125,6 +126,38 @@ impl Objects {
             (self.root_password.as_deref(), RootPassword::of(self.root_password.as_deref()));
         let version = |it: &Secret| Some(format!("{}/{}", it.uid()?, it.resource_version()?));
         (Some(state), secret.and_then(version).filter(|_| state == RootPassword::Given))
+    }
+
+    /// What a port shows once its pod has what its Secret holds, and etcd was started with that.
+    fn wanted_handshakes(&self) -> BTreeMap<Purpose, Handshake> {
+        let ports = self.secrets.iter().filter(|(purpose, _)| purpose.port().is_some());
+        let held =
+            ports.filter_map(|(&purpose, secret)| Some((purpose, tls::read(secret.data.as_ref()).ok()?)));
+        let handshake = |it: tls::Certificate| Handshake {
+            certificate: it.fingerprint,
+            trusts: it.trusts.into_iter().map(|authority| authority.subject).collect(),
+        };
+        held.map(|(purpose, it)| (purpose, handshake(it))).collect()
+    }
+
+    fn trusts_differ(&self, memory: &Memory) -> bool {
+        let wanted = self.wanted_handshakes();
+        let differs = |pod: &Pod| {
+            let shown = memory.handshakes(&uid(pod));
+            let known = shown.iter().filter_map(|(it, shown)| Some((it, shown.known()?)));
+            known.into_iter().any(|(it, shown)| wanted.get(it).is_some_and(|it| it.trusts != shown.trusts))
+        };
+        self.pods.values().any(|pod| differs(pod))
+    }
+
+    /// The pods that are asked what their ports show, and those ports.
+    pub fn asked_ports(&self, memory: &Memory, now: Timestamp) -> BTreeMap<Ordinal, Vec<Purpose>> {
+        let Cluster { deleting, formed, .. } = cluster(&self.cluster);
+        let wanted = self.wanted_handshakes();
+        let pods = self.pods.iter().filter(|(_, pod)| pod.metadata.deletion_timestamp.is_none());
+        let due = pods.filter(|(_, pod)| memory.asks_ports(&uid(&***pod), &wanted, now));
+        let is_asked = formed.is_some() && !deleting && !wanted.is_empty();
+        due.filter(|_| is_asked).map(|(&it, _)| (it, wanted.keys().copied().collect())).collect()
     }
 
     /// Whether a pod is to be replaced, or users ask for something that is not done.
@@ -199,6 +232,7 @@ pub fn observe(
     objects: &Objects,
     names: &Names,
     replies: &BTreeMap<Ordinal, Reply>,
+    handshakes: &BTreeMap<Ordinal, Handshakes>,
     events: &[Event],
     memory: &mut Memory,
     now: Timestamp,
@@ -245,6 +279,7 @@ pub fn observe(
         nodes: nodes::that_matter(objects),
     };
     memory.note_replies(&objects.pods, replies);
+    memory.note_handshakes(&objects.pods, handshakes, now);
     memory.note_listed(objects.listed.keys(), now);
     seen.pods = objects
         .pods
@@ -289,6 +324,7 @@ fn see_pod(
         published: memory.is_found_by_name(&uid, seen.now),
         etcd: container::process(pod, replies.get(&ordinal), ran, seen.now),
         node: nodes::of_pod(pod).map(str::to_owned),
+        handshakes: memory.handshakes(&uid),
         uid,
     }
 }
@@ -307,6 +343,9 @@ fn cluster(cluster: &EtcdCluster) -> Cluster {
             .and_then(|it| it.restart.as_ref())
             .map(|it| (it.token.clone(), it.pods.iter().cloned().collect())),
         moved_leader: requests.and_then(|it| it.move_leader.clone()),
+        rotation: requests
+            .and_then(|it| it.rotate_ca.as_ref())
+            .map(|it| (it.token.clone(), it.authorities.iter().cloned().collect())),
         // Without a time it bootstrapped long ago.
         formed: id.map(|id| Formed { id, since: since.unwrap_or(Timestamp::UNIX_EPOCH) }),
     }
@@ -385,7 +424,7 @@ fn secret(secret: &Secret) -> observed::Secret {
         Ok(certificate) => Seen::Known(certificate),
         Err(flaw) => Seen::Unknown(flaw),
     };
-    observed::Secret { uid: uid(secret), certificate }
+    observed::Secret { uid: uid(secret), certificate, next: tls::read_next(secret.data.as_ref()) }
 }
 
 fn volume_form(set: &StatefulSet) -> Option<VolumeForm> {

@@ -13,7 +13,7 @@ use crate::auth::{Auth, RootPassword};
 use crate::form::Digest;
 use crate::member::MemberProgress;
 use crate::request::Object;
-use crate::tls::{Certificate, Flaw, Purpose, Transport};
+use crate::tls::{Authority, Certificate, Flaw, Purpose, Transport};
 use crate::version::Version;
 use crate::version::downgrade::Downgrade;
 pub use nodes::{Node, Nodes, Unread};
@@ -180,6 +180,9 @@ pub struct Cluster {
     pub restart: Option<(String, BTreeSet<String>)>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub moved_leader: Option<String>,
+    /// The rotation of authorities, with the keys of those that were introduced for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rotation: Option<(String, BTreeSet<String>)>,
 }
 
 /// That the cluster has formed, once and for all.
@@ -298,6 +301,19 @@ pub struct Pod {
     /// By the API server's clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created: Option<Timestamp>,
+    /// With each of its ports that uses TLS, by the certificate that the port serves; or why there was none. What was not asked
+    /// for is missing.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub handshakes: BTreeMap<Purpose, Seen<Handshake, String>>,
+}
+
+/// What a port of a member shows to whoever connects.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Handshake {
+    /// The fingerprint of its certificate.
+    pub certificate: String,
+    /// The names of the authorities whose certificates it accepts.
+    pub trusts: BTreeSet<String>,
 }
 
 /// A pod that tries the image and the arguments of a form on the node of a member.
@@ -394,6 +410,9 @@ pub struct Claim {
 pub struct Secret {
     pub uid: String,
     pub certificate: Seen<Certificate, Flaw>,
+    /// Of the Secret of an authority: its successor, until that signs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<Authority>,
 }
 
 /// What the storage reports while a volume has another size than its claim asks for.
@@ -523,6 +542,7 @@ impl Observed {
                 formed: None,
                 restart: None,
                 moved_leader: None,
+                rotation: None,
             },
             order: None,
             set: None,

@@ -18,7 +18,7 @@ use crate::decide::Reason;
 use crate::form::Digest;
 use crate::observed::{ClusterId, Exit, MemberId, Observed, Ordinal, Unanswered};
 use crate::request::Object;
-use crate::tls::{Cause, Purpose};
+use crate::tls::{Cause, Purpose, Stage, Tally};
 use crate::version::{Version, path};
 
 /// What to do now, in this order; what is awaited; what is refused.
@@ -42,6 +42,11 @@ pub enum Action {
     IssueCertificate {
         purpose: Purpose,
         cause: Cause,
+    },
+    /// Writes the Secret of an authority, which gives way to its successor.
+    RotateAuthority {
+        purpose: Purpose,
+        stage: Stage,
     },
     /// Makes the order, not yet armed.
     CreateOrder {
@@ -181,6 +186,7 @@ impl Action {
             | Self::RecordForm { .. }
             | Self::RecordCleared { .. }
             | Self::SetTemplate { .. }
+            | Self::RotateAuthority { .. }
             | Self::Accept(_)
             | Self::ChangeAuth { .. }
             | Self::AddLearner { .. } => Nature::Confirmed,
@@ -364,6 +370,21 @@ pub enum WaitingOn {
         serving: usize,
         needed: usize,
     },
+    /// Every member has to trust an authority before it signs.
+    Trust {
+        authority: Purpose,
+        tally: Tally,
+    },
+    /// Every member has to serve the certificate of the new authority before the previous one is withdrawn.
+    Use {
+        purpose: Purpose,
+        tally: Tally,
+    },
+    /// Clients need time to read theirs.
+    Clients {
+        purpose: Purpose,
+        until: Timestamp,
+    },
 }
 
 impl WaitingOn {
@@ -374,7 +395,16 @@ impl WaitingOn {
 
     /// When it ends by itself, if that is known.
     pub fn until(&self) -> Option<Timestamp> {
-        if let Self::Consent { opens, .. } = self { *opens } else { None }
+        match self {
+            Self::Consent { opens, .. } => *opens,
+            Self::Clients { until, .. } => Some(*until),
+            _ => None,
+        }
+    }
+
+    /// Whether an authority gives way to its successor. Members serve meanwhile.
+    pub fn is_rotation(&self) -> bool {
+        matches!(self, Self::Trust { .. } | Self::Use { .. } | Self::Clients { .. })
     }
 }
 

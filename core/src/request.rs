@@ -22,7 +22,7 @@ use crate::form::Digest;
 use crate::names::Names;
 use crate::observed::{ClusterId, MemberId, Observed, Ordinal};
 use crate::plan::Action;
-use crate::tls::{Purpose, Scheme};
+use crate::tls::{Purpose, Scheme, Stage};
 use crate::version::Version;
 pub use http::{Target, http};
 
@@ -104,6 +104,8 @@ pub enum Change {
     RecordCleared(BTreeSet<MemberId>),
     /// A new certificate for this.
     Issue(Purpose),
+    /// A step from an authority to its successor.
+    Rotate(Purpose, Stage),
     /// A pod that tries the wanted form on this node.
     CreatePreflight(String),
     /// From a previous cluster of this name.
@@ -179,6 +181,10 @@ pub fn request(action: &Action, seen: &Observed, turn: usize) -> Option<Request>
                 None => write(object, OnlyIf::Absent, change),
                 Some(secret) => unchanged(object, &secret.uid, versions.secrets.get(&purpose), change),
             }
+        }
+        Action::RotateAuthority { purpose, stage } => {
+            let (uid, version) = (&seen.secrets.get(&purpose)?.uid, versions.secrets.get(&purpose));
+            unchanged(Object::Secret(purpose), uid, version, Change::Rotate(purpose, stage))
         }
         Action::CreateOrder { size } => write(Object::Order, OnlyIf::Absent, Change::CreateOrder(size)),
         Action::ArmOrder { ref uid } => {

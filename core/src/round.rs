@@ -5,6 +5,7 @@
 //! begin ─▶ (observe) ─▶ consider ─▶ work ─▶ (send beside) ─▶ sent ... ─▶ request ─▶ (send) ─▶ stepped ... ─▶ rest ─▶ begin
 //! ```
 
+mod handshakes;
 mod memory;
 mod newest;
 mod pace;
@@ -22,6 +23,7 @@ use crate::observed::{Observed, Owner, Taken};
 use crate::plan::{Action, Plan};
 use crate::request::{Object, Request, Role, request};
 use crate::status::{FailedWrite, Trouble};
+pub use handshakes::Handshakes;
 pub use memory::Memory;
 pub use newest::{Newest, Version};
 use pace::Pace;

@@ -4,25 +4,36 @@
 //! both, the certificate of an application would open it.
 
 mod certificate;
+mod expiry;
 mod judgement;
 mod profile;
+mod trust;
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use crate::api;
+use crate::etcd_config::{CLIENT_PORT, PEER_PORT};
 
 pub use crate::api::KeyAlgorithm;
-pub use certificate::{Certificate, Flaw, read};
+pub use certificate::{Authority, Certificate, Flaw, fingerprint, read, read_next, subject};
+pub(crate) use expiry::is_urgent;
+pub use expiry::{Expiring, Urgency, expiring};
 pub use judgement::{Cause, State, judge, next_renewal};
 pub use profile::{Profile, Profiles, Usage, chosen_profiles, profiles};
+pub(crate) use trust::Rotation;
+pub use trust::{KUBELET_REFRESH, Stage, Tally, Trust, is_in_use};
 
 /// The keys of every Secret, as `kubernetes.io/tls` has them.
 pub const CERTIFICATE_KEY: &str = "tls.crt";
 pub const PRIVATE_KEY: &str = "tls.key";
-/// What the other side is checked against. An authority has itself there.
+/// What the other side is checked against. The Secret of an authority has all authorities there that its port trusts: every
+/// Secret with a certificate for that port gets the same.
 pub const AUTHORITY_KEY: &str = "ca.crt";
+/// The successor of an authority, until it signs: only in the Secret of an authority.
+pub const NEXT_CERTIFICATE_KEY: &str = "next.crt";
+pub const NEXT_PRIVATE_KEY: &str = "next.key";
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -124,6 +135,15 @@ impl Purpose {
             Self::Server => Some("server"),
             Self::Operator => Some("operator"),
             Self::PeerAuthority | Self::ClientAuthority | Self::Client => None,
+        }
+    }
+
+    /// The port on which members show this certificate, and trust the authorities beside it.
+    pub fn port(self) -> Option<u16> {
+        match self {
+            Self::Peer => Some(PEER_PORT),
+            Self::Server => Some(CLIENT_PORT),
+            Self::PeerAuthority | Self::ClientAuthority | Self::Operator | Self::Client => None,
         }
     }
 

@@ -20,7 +20,7 @@ use etcd_operator_core::plan::Action;
 use etcd_operator_core::request::{
     Change, Object, OnlyIf, Request, Role, Target, Write, http, report, request,
 };
-use etcd_operator_core::tls::{Cause, Purpose};
+use etcd_operator_core::tls::{Cause, Purpose, Stage};
 use etcd_operator_core::validate::validate;
 use etcd_operator_core::version::Version;
 use k8s_openapi::ByteString;
@@ -38,7 +38,7 @@ fn seen(description: &str) -> Observed {
         set: Some("103".into()),
         record: Some("104".into()),
         claims: Ordinal::below(3).map(|it| (it, format!("11{it}"))).collect(),
-        secrets: BTreeMap::from([(Purpose::Peer, "121".into())]),
+        secrets: BTreeMap::from([(Purpose::Peer, "121".into()), (Purpose::PeerAuthority, "122".into())]),
     };
     seen
 }
@@ -48,6 +48,7 @@ fn actions(form: &Digest) -> Vec<(Action, Observed)> {
     let uid = || "their-uid".to_owned();
     let (nothing, order, running) = (seen(""), seen("order 3 unarmed"), seen("running 3"));
     let secured = seen("running 3\ntls both in-effect\nsecret peer-tls");
+    let authority = seen("running 3\ntls both in-effect\nsecret peer-ca");
     let (member, from, to) = (MemberId(0xa1), MemberId(0xa0), MemberId(0xa2));
     vec![
         (Action::AddFinalizer, nothing.clone()),
@@ -58,6 +59,15 @@ fn actions(form: &Digest) -> Vec<(Action, Observed)> {
             nothing.clone(),
         ),
         (Action::IssueCertificate { purpose: Purpose::Peer, cause: Cause::Due }, secured.clone()),
+        (
+            Action::RotateAuthority { purpose: Purpose::PeerAuthority, stage: Stage::Introduce },
+            authority.clone(),
+        ),
+        (
+            Action::RotateAuthority { purpose: Purpose::PeerAuthority, stage: Stage::Promote },
+            authority.clone(),
+        ),
+        (Action::RotateAuthority { purpose: Purpose::PeerAuthority, stage: Stage::Withdraw }, authority),
         (Action::CreateOrder { size: 3 }, nothing.clone()),
         (Action::ArmOrder { uid: uid() }, order.clone()),
         (Action::DeleteOrder { uid: uid() }, order),
@@ -78,6 +88,10 @@ fn actions(form: &Digest) -> Vec<(Action, Observed)> {
         (Action::SetTemplate { form: form.clone() }, running.clone()),
         (Action::Accept(Accepted::Restart { token: "t".into(), pods: vec![uid()] }), running.clone()),
         (Action::Accept(Accepted::MoveLeader { token: "t".into() }), running.clone()),
+        (
+            Action::Accept(Accepted::Rotation { token: "t".into(), authorities: vec!["6d3b".into()] }),
+            running.clone(),
+        ),
         (Action::AddLearner { ordinal: Ordinal(3), cluster: CLUSTER }, running.clone()),
         (Action::AddLearner { ordinal: Ordinal(3), cluster: CLUSTER }, secured),
         (Action::Promote { ordinal: ONE, member, cluster: CLUSTER }, running.clone()),

@@ -6,7 +6,10 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::SystemTime;
 
-use etcd_operator_core::tls::{AUTHORITY_KEY, CERTIFICATE_KEY, KeyAlgorithm, PRIVATE_KEY, Profile, Usage};
+use etcd_operator_core::tls::{
+    self, AUTHORITY_KEY, CERTIFICATE_KEY, KeyAlgorithm, NEXT_CERTIFICATE_KEY, NEXT_PRIVATE_KEY, PRIVATE_KEY,
+    Profile, Stage, Usage,
+};
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
@@ -45,12 +48,11 @@ pub fn issue(profile: &Profile, authority: Option<&Secret>, now: Timestamp) -> R
         KeyAlgorithm::ECDSAP384 => &PKCS_ECDSA_P384_SHA384,
     };
     let key = KeyPair::generate_for(algorithm).map_err(|_| Error::Cryptography)?;
-    let parameters = parameters(profile, now)?;
     let (certificate, trusted) = match profile.usage {
-        Usage::Authority => (parameters.self_signed(&key), None),
+        Usage::Authority => (parameters(profile, now, Timestamp::MAX)?.self_signed(&key), None),
         Usage::Both | Usage::Client => {
-            let (issuer, certificate) = issuer(authority.ok_or(Error::NoAuthority)?)?;
-            (parameters.signed_by(&key, &issuer), Some(certificate))
+            let Signer { issuer, expires, trusted } = signer(authority.ok_or(Error::NoAuthority)?)?;
+            (parameters(profile, now, expires)?.signed_by(&key, &issuer), Some(trusted))
         }
     };
     let certificate = certificate.map_err(|_| Error::Cryptography)?.pem();
@@ -61,9 +63,9 @@ pub fn issue(profile: &Profile, authority: Option<&Secret>, now: Timestamp) -> R
 }
 
 /// The serial number comes of the key, which is new, so it is random and used once.
-fn parameters(profile: &Profile, now: Timestamp) -> Result<CertificateParams, Error> {
+fn parameters(profile: &Profile, now: Timestamp, end: Timestamp) -> Result<CertificateParams, Error> {
     let mut parameters = CertificateParams::default();
-    let (since, until) = profile.validity(now);
+    let (since, until) = profile.validity_within(now, end);
     parameters.not_before = SystemTime::from(since).into();
     parameters.not_after = SystemTime::from(until).into();
     parameters.distinguished_name = DistinguishedName::new();
@@ -94,8 +96,43 @@ fn parameters(profile: &Profile, now: Timestamp) -> Result<CertificateParams, Er
     Ok(parameters)
 }
 
-/// With its own certificate.
-fn issuer(secret: &Secret) -> Result<(Issuer<'static, KeyPair>, String), Error> {
+/// The Secret of an authority after a step to its successor. All but [`Stage::Introduce`] only move what is there.
+pub fn rotate(profile: &Profile, secret: &Secret, stage: Stage, now: Timestamp) -> Result<Content, Error> {
+    let mut content = secret.data.clone().ok_or(Error::NoAuthority)?;
+    let malformed = |key| Error::Authority { secret: secret.name_any(), key };
+    match stage {
+        Stage::Introduce => {
+            let mut next = issue(&profile.successor(now), None, now)?;
+            let certificate = next.remove(CERTIFICATE_KEY).ok_or(Error::Cryptography)?;
+            let key = next.remove(PRIVATE_KEY).ok_or(Error::Cryptography)?;
+            let trusted = content.get_mut(AUTHORITY_KEY).ok_or_else(|| malformed(AUTHORITY_KEY))?;
+            trusted.0.extend_from_slice(&certificate.0);
+            content
+                .extend([(NEXT_CERTIFICATE_KEY.to_owned(), certificate), (NEXT_PRIVATE_KEY.to_owned(), key)]);
+        }
+        Stage::Promote => {
+            for (from, to) in [(NEXT_CERTIFICATE_KEY, CERTIFICATE_KEY), (NEXT_PRIVATE_KEY, PRIVATE_KEY)] {
+                let next = content.remove(from).ok_or_else(|| malformed(from))?;
+                content.insert(to.to_owned(), next);
+            }
+        }
+        Stage::Withdraw => {
+            let own = content.get(CERTIFICATE_KEY).cloned().ok_or_else(|| malformed(CERTIFICATE_KEY))?;
+            let next = content.get(NEXT_CERTIFICATE_KEY).map(|it| it.0.clone()).unwrap_or_default();
+            content.insert(AUTHORITY_KEY.to_owned(), ByteString([own.0, next].concat()));
+        }
+    }
+    Ok(content)
+}
+
+struct Signer {
+    issuer: Issuer<'static, KeyPair>,
+    expires: Timestamp,
+    /// All authorities that its port trusts.
+    trusted: String,
+}
+
+fn signer(secret: &Secret) -> Result<Signer, Error> {
     let unusable = |key| Error::Authority { secret: secret.name_any(), key };
     let part = |key: &'static str| {
         let bytes = secret.data.as_ref().and_then(|data| data.get(key));
@@ -104,8 +141,9 @@ fn issuer(secret: &Secret) -> Result<(Issuer<'static, KeyPair>, String), Error> 
     let (certificate, key) = (part(CERTIFICATE_KEY)?, part(PRIVATE_KEY)?);
     let pair = KeyPair::from_pem(key).map_err(|_| unusable(PRIVATE_KEY))?;
     let issuer = Issuer::from_ca_cert_pem(certificate, pair).map_err(|_| unusable(CERTIFICATE_KEY))?;
+    let held = tls::read(secret.data.as_ref()).map_err(|_| unusable(AUTHORITY_KEY))?;
     match certified_key(certificate.as_bytes(), key.as_bytes()) {
-        Ok(_) => Ok((issuer, certificate.to_owned())),
+        Ok(_) => Ok(Signer { issuer, expires: held.not_after, trusted: part(AUTHORITY_KEY)?.to_owned() }),
         Err(_) => Err(Error::OtherKey { secret: secret.name_any() }),
     }
 }

@@ -2,6 +2,7 @@
 
 mod ask;
 mod execute;
+mod handshake;
 mod member_watch;
 mod objects;
 mod observation;

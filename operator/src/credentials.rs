@@ -17,14 +17,15 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName}
 use tokio_rustls::rustls::sign::CertifiedKey;
 use tokio_rustls::rustls::{self, ClientConfig, RootCertStore};
 
-pub use self::secured::Secured;
+pub use self::secured::{Secured, failed_handshake};
 
 mod secured;
 
 /// etcd's gRPC.
 const PROTOCOL: &[u8] = b"h2";
 
-static PROVIDER: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| Arc::new(aws_lc_rs::default_provider()));
+pub(crate) static PROVIDER: LazyLock<Arc<CryptoProvider>> =
+    LazyLock::new(|| Arc::new(aws_lc_rs::default_provider()));
 
 /// How to connect to a member.
 #[derive(Clone, Debug)]
@@ -61,10 +62,7 @@ impl Credentials {
             let bytes = secret.data.as_ref().and_then(|data| data.get(key));
             bytes.map(|it| it.0.as_slice()).ok_or_else(|| malformed(key))
         };
-        let mut trusted = RootCertStore::empty();
-        for authority in certificates(part(AUTHORITY_KEY)?).ok_or_else(|| malformed(AUTHORITY_KEY))? {
-            trusted.add(authority).map_err(|_| malformed(AUTHORITY_KEY))?;
-        }
+        let trusted = authorities(part(AUTHORITY_KEY)?).ok_or_else(|| malformed(AUTHORITY_KEY))?;
         let chain = certificates(part(CERTIFICATE_KEY)?).ok_or_else(|| malformed(CERTIFICATE_KEY))?;
         let key = PrivateKeyDer::from_pem_slice(part(PRIVATE_KEY)?).map_err(|_| malformed(PRIVATE_KEY))?;
         let config = ClientConfig::builder_with_provider(Arc::clone(&PROVIDER))
@@ -87,7 +85,7 @@ impl Credentials {
         let name =
             ServerName::try_from(host.to_owned()).map_err(|_| format!("TLS: no host is called {host}"))?;
         let secured = self.0.connect(name, stream).await;
-        secured.map(Secured::from).map_err(|error| secured::failed_handshake(&error))
+        secured.map(Secured::from).map_err(|error| failed_handshake(&error))
     }
 }
 
@@ -101,6 +99,13 @@ impl fmt::Debug for Credentials {
 pub fn certified_key(chain: &[u8], key: &[u8]) -> Result<CertifiedKey, rustls::Error> {
     let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| rustls::Error::General("no key".into()))?;
     CertifiedKey::from_der(certificates(chain).unwrap_or_default(), key, &PROVIDER)
+}
+
+/// None if one of them cannot be used, or if there is none.
+pub(crate) fn authorities(pem: &[u8]) -> Option<RootCertStore> {
+    let mut trusted = RootCertStore::empty();
+    certificates(pem)?.into_iter().try_for_each(|it| trusted.add(it)).ok()?;
+    Some(trusted)
 }
 
 /// None if one of them cannot be read, or if there is none.

@@ -57,6 +57,10 @@ pub enum Bug {
     AuthorityReissued,
     /// etcd's authentication is enabled before the operator has its own user.
     AuthEnabledEarly,
+    /// Members are taken to trust what their Secrets hold.
+    TrustAssumed,
+    /// Members are taken to serve what their Secrets hold.
+    UseAssumed,
 }
 
 impl Bug {
@@ -101,6 +105,9 @@ impl Bug {
                     answer.reaches = Some(members.clone());
                 }
             }
+        }
+        if matches!(self, Self::TrustAssumed | Self::UseAssumed) {
+            assume_handshakes(seen, self == Self::TrustAssumed);
         }
         if self == Self::ForeignVolumesIgnored {
             let own = seen.cluster.uid.clone();
@@ -183,6 +190,20 @@ impl Bug {
             }
         }
         plan
+    }
+}
+
+fn assume_handshakes(seen: &mut Observed, trust: bool) {
+    for pod in seen.pods.values_mut() {
+        for (purpose, shown) in &mut pod.handshakes {
+            let held = seen.secrets.get(purpose).and_then(|it| it.certificate.known());
+            if let (Some(held), Seen::Known(shown)) = (held, shown) {
+                match trust {
+                    true => shown.trusts = held.trusts.iter().map(|it| it.subject.clone()).collect(),
+                    false => shown.certificate.clone_from(&held.fingerprint),
+                }
+            }
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 use std::fmt::Display;
 use std::rc::Rc;
 
+use etcd_operator_core::asked::Accepted;
 use etcd_operator_core::decide::{Goal, OnDelete, OnStop};
 use etcd_operator_core::form::Digest;
 use etcd_operator_core::observed::Ordinal;
@@ -132,7 +133,7 @@ fn apply(world: &mut World, write: &Write, wanted: Wanted) -> Outcome {
         Object::Preflight(ordinal) => change_preflight(world, ordinal, &write.change, wanted),
         Object::Form => record_form(world, &write.change, wanted),
         Object::Secret(purpose) => {
-            let issued = world.issue(purpose, wanted);
+            let issued = world.issue(purpose, &write.change, wanted);
             return issued
                 .map_or_else(|why| Outcome::NotDone(Trouble::Failed(why.into())), |()| Outcome::Done);
         }
@@ -149,6 +150,8 @@ fn change_cluster(world: &mut World, change: &Change) {
         cluster.formed.get_or_insert((*id, world.now));
     } else if let Change::Report(status) = change {
         cluster.status = Some(Rc::new((**status).clone()));
+    } else if let Change::Accept(Accepted::Rotation { token, authorities }) = change {
+        cluster.rotation = Some((token.clone(), authorities.iter().cloned().collect()));
     } else {
         cluster.finalizer = *change == Change::AddFinalizer && !cluster.deleting;
         there.take_if(|cluster| cluster.deleting && !cluster.finalizer);

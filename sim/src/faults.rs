@@ -34,6 +34,8 @@ pub struct Faults {
     pub authority_deleted: u64,
     /// A user edits authentication, changes it by hand, or changes the password of root.
     pub auth: u64,
+    /// A user asks for other authorities.
+    pub rotate: u64,
     pub kill: u64,
     pub delete_pod: u64,
     pub lose_volume: u64,
@@ -90,6 +92,10 @@ impl Faults {
         if self.auth > 0 && world.random.chance(self.auth) {
             change_auth(world);
         }
+        if self.rotate > 0 && world.random.chance(self.rotate) {
+            world.note(|| "a user asks for a rotation of authorities".into());
+            world.rotate_authorities();
+        }
         if world.random.chance(self.set_deleted) && world.kube.objects.set.take().is_some() {
             world.note(|| "a user deletes the StatefulSet".into());
         }
@@ -97,7 +103,7 @@ impl Faults {
             && self.volumes_tell(world)
             && let Some(cluster) = &mut world.kube.objects.cluster
         {
-            (cluster.formed, cluster.status) = (None, None);
+            (cluster.formed, cluster.status, cluster.rotation) = (None, None, None);
             cluster.version += 1;
             world.note(|| "a user deletes the status".into());
         }

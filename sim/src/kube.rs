@@ -19,7 +19,7 @@ use crate::agent::Memory;
 use crate::etcd::{Data, Tick};
 use crate::form::Form;
 use crate::observe::uid;
-use crate::secrets::{Authorities, Secrets};
+use crate::secrets::{Authorities, Secret, Secrets};
 use crate::volumes::{Class, Volumes};
 pub use preflight::Preflight;
 
@@ -54,6 +54,8 @@ pub struct Cluster {
     pub status: Option<Rc<EtcdClusterStatus>>,
     /// The content of the Secret with the password of etcd's root, if there is one.
     pub root_password: Option<u64>,
+    /// The rotation of authorities that was accepted last.
+    pub rotation: Option<(String, BTreeSet<String>)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -217,7 +219,9 @@ pub struct Kube {
     /// Storage that does not let volumes grow.
     pub growth_fails: bool,
     /// The last authority of each kind that was issued for an EtcdCluster, by its UID: users have copies.
-    pub backups: BTreeMap<(u64, Purpose), u64>,
+    pub backups: BTreeMap<(u64, Purpose), Secret>,
+    /// The Secrets before their last change, and when that was.
+    pub secrets_before: (Tick, Secrets),
     /// Pods that were created in this tick.
     pub created: Vec<Ordinal>,
     last_uid: u64,
@@ -256,6 +260,7 @@ impl Kube {
             formed: None,
             status: None,
             root_password: None,
+            rotation: None,
         };
         self.objects.cluster = Some(cluster);
         uid

@@ -52,6 +52,7 @@ pub fn observe(
             finalizer: cluster.finalizer,
             restart: None,
             moved_leader: None,
+            rotation: cluster.rotation.clone(),
             formed: cluster.formed.map(|(id, since)| Formed { id, since: time(since) }),
         },
         order: objects.order.filter(|order| order.cluster == cluster.uid).map(|order| Order {
@@ -100,6 +101,12 @@ pub fn observe(
         },
     };
     ask_auth(world, cluster, &goal, &mut observed, memory);
+    for (&ordinal, pod) in &mut observed.pods {
+        let answered = observed.etcd.answers.get(&ordinal).is_some_and(|it| it.known().is_some());
+        // A pod that was replaced since it was read is asked by its address, and is not there.
+        let same = world.kube.objects.pods.get(&ordinal).is_some_and(|it| uid("pod", it.uid) == pod.uid);
+        pod.handshakes = world.handshakes(ordinal, answered && same);
+    }
     memory.note_silence(&mut observed);
     Some((goal, observed))
 }
@@ -116,6 +123,7 @@ fn see_pod(pod: &kube::Pod) -> Pod {
         orphaned: pod.set.is_none(),
         version: Some(pod.template.form.release.version()),
         created: Some(time(pod.created)),
+        handshakes: BTreeMap::new(),
     }
 }
 

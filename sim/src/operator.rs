@@ -359,7 +359,7 @@ impl Operator {
     }
 
     fn conclude(&mut self, world: &mut World, action: &Action, outcome: Outcome) {
-        if let Action::IssueCertificate { purpose, .. } = action {
+        if let Action::IssueCertificate { purpose, .. } | Action::RotateAuthority { purpose, .. } = action {
             let written = world.kube.objects.secrets.get(purpose).filter(|_| outcome == Outcome::Done);
             self.secrets.wrote(*purpose, written.copied());
         }

@@ -81,6 +81,8 @@ pub enum Violation {
     OtherAuthority(Purpose),
     /// The operator enabled etcd's authentication before its own user had the root role.
     LockedOut,
+    /// This member does not trust the certificate of another one that runs.
+    PeersDistrusted(Ordinal),
     /// The operator recorded a form that this member never served in.
     RecordedEarly(Ordinal),
     /// The status contradicted etcd for longer than an operator needs to observe it.
@@ -138,6 +140,7 @@ impl Violation {
             | Self::OldEntriesRead(_)
             | Self::OtherScheme(_)
             | Self::OtherAuthority(_)
+            | Self::PeersDistrusted(_)
             | Self::CertificateExpired(_)
             | Self::LockedOut
             | Self::RecordedEarly(_) => Promise::Service,

@@ -111,7 +111,8 @@ pub fn pod_may_end(world: &mut World, ordinal: Ordinal, wanted: Wanted, evicted:
     if !votes || world.formed() != Some(server.data.cluster) {
         return;
     }
-    let edited = form != wanted.form;
+    // Authorities change only because a user asked for that.
+    let edited = form != wanted.form || world.distrusts(ordinal);
     if !edited && agent >= world.agent {
         world.violate(Violation::VoterDisrupted { member, ordinal });
     }

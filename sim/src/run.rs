@@ -169,6 +169,7 @@ impl<'a> Run<'a> {
             Step::AuthByHand(enabled) => world.toggle_auth(enabled),
             Step::RootPassword(password) => world.edit_root_password(password),
             Step::GiveAccess => world.give_operators_access(),
+            Step::RotateAuthorities => world.rotate_authorities(),
             Step::GrowthFails(fails) => world.kube.growth_fails = fails,
             Step::ForgetAdoption => {
                 if let Some(cluster) = &mut world.kube.objects.cluster {
@@ -273,7 +274,7 @@ impl<'a> Run<'a> {
 
     /// Everything gets where it should be, and stays there.
     fn settle(&mut self) -> Result<(), Failure> {
-        let deadline = self.world.now + TIME_TO_SETTLE;
+        let deadline = self.world.now + TIME_TO_SETTLE + self.time_to_rotate();
         let mut blocked_for = 0;
         while self.world.now < deadline {
             self.tick()?;
@@ -309,6 +310,13 @@ impl<'a> Run<'a> {
         }
         let plan = self.operators.first().map(|operator| operator.last_plan.clone()).unwrap_or_default();
         Err(self.fail(Problem::NotConverged { wrong: self.differences(), plan }))
+    }
+
+    /// Clients have five minutes to read their new certificates, and kubelets might mount old ones twice.
+    fn time_to_rotate(&self) -> Tick {
+        let cluster = self.world.kube.objects.cluster.as_ref();
+        let asked = cluster.is_some_and(|cluster| cluster.goal.asked.rotation.is_some());
+        if asked { TIME_TO_SETTLE } else { 0 }
     }
 
     fn plans(&self) -> Vec<&Plan> {
@@ -347,7 +355,7 @@ impl<'a> Run<'a> {
         let for_pod = |waiting: &WaitingOn| matches!(waiting, WaitingOn::Pod { ordinal, state: PodState::Terminating } if is_down(&[*ordinal]));
         let for_claim =
             |waiting: &WaitingOn| matches!(waiting, WaitingOn::ClaimsGone { ordinals } if is_down(ordinals));
-        let for_node = |waiting: &WaitingOn| for_pod(waiting) || for_claim(waiting);
+        let for_node = |waiting: &WaitingOn| for_pod(waiting) || for_claim(waiting) || waiting.is_rotation();
         let waits = |plan: &&Plan| {
             plan.actions.is_empty() && !plan.waiting.is_empty() && plan.waiting.iter().all(for_node)
         };

@@ -94,6 +94,7 @@ pub enum Step {
     RootPassword(u64),
     /// A user gives the operator the rights that it lacks.
     GiveAccess,
+    RotateAuthorities,
     /// From now on storage lets no volume grow, or does so again.
     GrowthFails(bool),
 }
@@ -142,6 +143,7 @@ impl Script {
             leaf_deleted: 0,
             authority_deleted: 0,
             auth: 0,
+            rotate: 0,
             kill: often(15),
             delete_pod: often(10),
             lose_volume: often(6),
@@ -224,11 +226,13 @@ impl Script {
             self.auth = if random.chance(700) { with_password() } else { Wanted::Disabled };
             self.faults.auth = random.below(16);
         }
+        self.faults.rotate = if random.chance(300) { random.below(6) } else { 0 };
     }
 
     /// The same as it was before there was TLS.
     pub fn in_plain_text(mut self) -> Self {
-        (self.faults.leaf_deleted, self.faults.authority_deleted, self.faults.auth) = (0, 0, 0);
+        (self.faults.leaf_deleted, self.faults.authority_deleted) = (0, 0);
+        (self.faults.rotate, self.faults.auth) = (0, 0);
         Self { tls: Transport::default(), lifetime: None, auth: Wanted::Unknown, ..self }
     }
 

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use etcd_operator_core::names::Names;
-use etcd_operator_core::observed::{self, Seen};
-use etcd_operator_core::tls::{self, Certificate, Profiles, Purpose, Scheme, Transport};
+use etcd_operator_core::observed::{self, Handshake, Ordinal, Seen};
+use etcd_operator_core::request::Change;
+use etcd_operator_core::tls::{self, Authority, Certificate, Profiles, Purpose, Scheme, Stage, Transport};
 
 use crate::etcd::Tick;
 use crate::execute::Wanted;
@@ -21,8 +22,36 @@ const KEPT_INCOMPLETE: Tick = 10;
 /// How often, out of a thousand ticks, a kubelet mounts Secrets, or brings new ones into a pod that runs.
 const MOUNTED: u64 = 300;
 const REFRESHED: u64 = 5;
+/// How often, out of a thousand, a kubelet mounts Secrets as they were before they changed, and for how long after that.
+const STALE: u64 = 200;
+const STALE_FOR: Tick = 20;
+/// Ten ticks are a second: clocks differ, so certificates are valid from before they are issued.
+const BACKDATED: Tick = 3000;
 
 pub const EVERYWHERE: Transport = Transport { clients: Scheme::Https, peers: Scheme::Https };
+
+/// The keys of authorities; never more than three at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Keys([Option<u64>; 4]);
+
+impl Keys {
+    fn of(keys: impl IntoIterator<Item = u64>) -> Self {
+        let mut sorted: Vec<u64> = keys.into_iter().collect();
+        sorted.sort_unstable();
+        sorted.dedup();
+        let mut all = Self::default();
+        all.0.iter_mut().zip(sorted).for_each(|(place, key)| *place = Some(key));
+        all
+    }
+
+    fn iter(self) -> impl Iterator<Item = u64> {
+        self.0.into_iter().flatten()
+    }
+
+    fn contains(self, key: u64) -> bool {
+        self.iter().any(|it| it == key)
+    }
+}
 
 /// What it holds is known by the key that signed it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,34 +62,37 @@ pub struct Secret {
     pub cluster: u64,
     /// An authority signs itself.
     pub signed_by: u64,
+    pub trusts: Keys,
+    /// The successor of an authority.
+    pub next: Option<u64>,
     pub issued: Tick,
     pub expires: Tick,
 }
 
 pub type Secrets = BTreeMap<Purpose, Secret>;
 
-/// The keys of the authorities for peers and for clients.
+/// One Secret for peers and one for clients: authorities, or what the two ports serve.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Authorities {
-    peers: Option<u64>,
-    clients: Option<u64>,
+    peers: Option<Secret>,
+    clients: Option<Secret>,
 }
 
 impl Authorities {
     /// Those in their own Secrets.
     pub fn of(secrets: &Secrets) -> Self {
-        let key = |purpose| secrets.get(&purpose).map(|it| it.signed_by);
-        Self { peers: key(Purpose::PeerAuthority), clients: key(Purpose::ClientAuthority) }
+        let secret = |purpose| secrets.get(&purpose).copied();
+        Self { peers: secret(Purpose::PeerAuthority), clients: secret(Purpose::ClientAuthority) }
     }
 
-    /// Those that a pod trusts with these Secrets, in which each certificate comes with its authority.
-    fn trusted(secrets: &Secrets) -> Self {
-        let key = |purpose| secrets.get(&purpose).map(|it| it.signed_by);
-        Self { peers: key(Purpose::Peer), clients: key(Purpose::Server) }
+    /// The Secrets that a pod has for its ports, each with what it trusts.
+    fn mounted(secrets: &Secrets) -> Self {
+        let secret = |purpose| secrets.get(&purpose).copied();
+        Self { peers: secret(Purpose::Peer), clients: secret(Purpose::Server) }
     }
 
     /// The one that this is issued by, or that it is.
-    pub fn over(self, purpose: Purpose) -> Option<u64> {
+    pub fn over(self, purpose: Purpose) -> Option<Secret> {
         if purpose.issuer().unwrap_or(purpose) == Purpose::PeerAuthority { self.peers } else { self.clients }
     }
 }
@@ -84,18 +116,46 @@ pub fn profiles(transport: Transport, lifetime: Option<Tick>) -> Profiles {
 
 impl Secret {
     pub fn seen(&self) -> observed::Secret {
-        let key = uid("key", self.signed_by);
+        let backdated = BACKDATED.min((self.expires - self.issued) / 10);
+        let before = time(0).duration_since(time(backdated));
         let certificate = Certificate {
             common_name: String::new(),
             dns_names: Vec::new(),
             ip_addresses: Vec::new(),
-            not_before: time(self.issued),
+            not_before: time(self.issued) + before,
             not_after: time(self.expires),
-            trusts: [key.clone()].into(),
-            signed_by: Some(key),
+            trusts: self.trusts.iter().map(authority).collect(),
+            signed_by: Some(uid("key", self.signed_by)),
+            fingerprint: self.fingerprint(),
         };
-        observed::Secret { uid: uid("secret", self.uid), certificate: Seen::Known(certificate) }
+        let next = self.next.map(authority);
+        observed::Secret { uid: uid("secret", self.uid), certificate: Seen::Known(certificate), next }
     }
+
+    fn fingerprint(&self) -> String {
+        format!("{}-{}", self.uid, self.version)
+    }
+
+    /// What a step to the successor makes of an authority.
+    fn rotated(self, stage: Stage, new: u64) -> Self {
+        match stage {
+            Stage::Introduce => {
+                Self { next: Some(new), trusts: Keys::of(self.trusts.iter().chain([new])), ..self }
+            }
+            Stage::Promote => Self { signed_by: self.next.unwrap_or(self.signed_by), next: None, ..self },
+            Stage::Withdraw => {
+                Self { trusts: Keys::of([self.signed_by].into_iter().chain(self.next)), ..self }
+            }
+        }
+    }
+}
+
+fn authority(key: u64) -> Authority {
+    Authority { key: uid("key", key), subject: subject(key) }
+}
+
+fn subject(key: u64) -> String {
+    format!("CN={key}")
 }
 
 impl Objects {
@@ -153,7 +213,7 @@ impl Kube {
     /// No container starts before all its Secrets are mounted, whoever owns them. Later the kubelet brings new ones into the
     /// pod; that one is deleted changes nothing in there.
     pub(crate) fn mount_secrets(&mut self, random: &mut Random, now: Tick) {
-        let Self { objects, sandboxes, nodes_down, .. } = self;
+        let Self { objects, sandboxes, nodes_down, secrets_before, .. } = self;
         let there =
             |purpose: Purpose| purpose.directory().is_none() || objects.secrets.contains_key(&purpose);
         for sandbox in sandboxes.values_mut() {
@@ -167,37 +227,62 @@ impl Kube {
                 sandbox.starts = now + random.between(1, 15);
                 sandbox.published_from = now + random.between(0, 10);
             }
-            sandbox.mounted = Some(Authorities::trusted(&objects.secrets));
+            let (changed, before) = secrets_before;
+            let is_stale = sandbox.mounted.is_none()
+                && now - *changed < STALE_FOR
+                && needed(transport).all(|it| it.directory().is_none() || before.contains_key(&it))
+                && random.chance(STALE);
+            sandbox.mounted = Some(Authorities::mounted(if is_stale { before } else { &objects.secrets }));
         }
     }
 }
 
 impl World {
     /// The keys of an authority and of a leaf are new; a leaf is signed by the authority that was read.
-    pub fn issue(&mut self, purpose: Purpose, wanted: Wanted) -> Result<(), &'static str> {
+    pub fn issue(&mut self, purpose: Purpose, change: &Change, wanted: Wanted) -> Result<(), &'static str> {
         let cluster = wanted.cluster;
-        let key = match purpose.issuer() {
-            None => self.kube.uid(),
-            Some(_) => wanted.authorities.over(purpose).ok_or("the authority's Secret is missing")?,
+        let authority = wanted.authorities.over(purpose).ok_or("the authority's Secret is missing");
+        if let Change::Rotate(_, stage) = change {
+            let new = self.kube.uid();
+            let Secret { signed_by, trusts, next, .. } = authority?.rotated(*stage, new);
+            self.store(purpose, cluster, (signed_by, trusts, next));
+            self.keep_copy(purpose, cluster);
+            return Ok(());
+        }
+        let (key, trusts) = match purpose.issuer() {
+            None => {
+                let key = self.kube.uid();
+                (key, Keys::of([key]))
+            }
+            Some(_) => authority.map(|it| (it.signed_by, it.trusts))?,
         };
         let is_authority = purpose.issuer().is_none();
         // Nothing keeps a late request from creating what a user has deleted since.
-        if !(wanted.late && is_authority) {
+        let counts = !(wanted.late && is_authority);
+        if counts {
             self.authority_is_trusted(purpose, cluster, key);
-            if is_authority {
-                self.kube.backups.insert((cluster, purpose), key);
-            }
         }
-        self.store(purpose, cluster, key);
+        self.store(purpose, cluster, (key, trusts, None));
+        if counts && is_authority {
+            self.keep_copy(purpose, cluster);
+        }
         Ok(())
     }
 
-    fn store(&mut self, purpose: Purpose, cluster: u64, signed_by: u64) {
+    /// As users have it of what must not be lost.
+    fn keep_copy(&mut self, purpose: Purpose, cluster: u64) {
+        let copy = self.kube.objects.secrets.get(&purpose).copied();
+        self.kube.backups.extend(copy.map(|it| ((cluster, purpose), it)));
+    }
+
+    fn store(&mut self, purpose: Purpose, cluster: u64, holds: (u64, Keys, Option<u64>)) {
+        let (signed_by, trusts, next) = holds;
+        self.kube.secrets_before = (self.now, self.kube.objects.secrets.clone());
         let lifetime = profiles(EVERYWHERE, self.lifetime)[&purpose].validity_seconds * 10;
         let before = self.kube.objects.secrets.get(&purpose).copied();
         let (uid, version) = before.map_or_else(|| (self.kube.uid(), 1), |it| (it.uid, it.version + 1));
         let (issued, expires) = (self.now, self.now + lifetime);
-        let secret = Secret { uid, version, cluster, signed_by, issued, expires };
+        let secret = Secret { uid, version, cluster, signed_by, trusts, next, issued, expires };
         self.kube.objects.secrets.insert(purpose, secret);
     }
 
@@ -207,7 +292,7 @@ impl World {
         let running = self.kube.sandboxes.iter().filter(|(it, _)| self.servers.contains_key(it));
         let own = running.filter(|(_, sandbox)| sandbox.template.cluster == cluster);
         let others =
-            own.filter_map(|(_, sandbox)| sandbox.trusts.over(purpose)).any(|trusted| trusted != key);
+            own.filter_map(|(_, sandbox)| sandbox.trusts.over(purpose)).any(|it| !it.trusts.contains(key));
         if others {
             self.violate(Violation::OtherAuthority(purpose));
         }
@@ -225,15 +310,12 @@ impl World {
         let Some(cluster) = objects.cluster.as_ref().filter(|cluster| !cluster.deleting) else { return };
         let (cluster, transport) = (cluster.uid, objects.transport_or_asked());
         for purpose in needed(transport).filter(|it| it.issuer().is_none()) {
-            let secrets = &self.kube.objects.secrets;
-            let mut leafs =
-                secrets.iter().filter(|(it, leaf)| it.issuer() == Some(purpose) && leaf.cluster == cluster);
-            let signer = leafs.next().map(|(_, leaf)| leaf.signed_by);
-            let backup = signer.or(self.kube.backups.get(&(cluster, purpose)).copied());
-            let there = secrets.get(&purpose).map(|it| it.signed_by);
-            if let Some(key) = backup.filter(|key| there != Some(*key)) {
+            let holds = |it: &Secret| (it.signed_by, it.trusts, it.next);
+            let backup = self.kube.backups.get(&(cluster, purpose)).map(holds);
+            let there = self.kube.objects.secrets.get(&purpose).map(holds);
+            if let Some(holds) = backup.filter(|it| there != Some(*it)) {
                 self.note(|| format!("a user restores the Secret of {purpose:?}"));
-                self.store(purpose, cluster, key);
+                self.store(purpose, cluster, holds);
             }
         }
     }
@@ -255,7 +337,62 @@ impl World {
         let authorities = Authorities::of(&objects.secrets);
         needed(objects.transport_or_asked()).all(|purpose| {
             let secret = objects.secrets.get(&purpose).filter(|it| it.cluster == cluster.uid);
-            secret.is_some_and(|it| Some(it.signed_by) == authorities.over(purpose) && it.expires > self.now)
+            let authority = authorities.over(purpose);
+            secret.zip(authority).is_some_and(|(it, authority)| {
+                let holds = (it.signed_by, it.trusts, None);
+                let is_rotated = Keys::of([authority.signed_by]) == authority.trusts;
+                is_rotated
+                    && holds == (authority.signed_by, authority.trusts, it.next)
+                    && it.expires > self.now
+            })
+        }) && cluster.goal.asked.rotation.as_ref() == cluster.rotation.as_ref().map(|(token, _)| token)
+            && !self.kube.sandboxes.keys().any(|&it| self.servers.contains_key(&it) && self.distrusts(it))
+    }
+
+    /// Whether the etcd of a pod trusts something else than it would after a restart.
+    pub fn distrusts(&self, ordinal: Ordinal) -> bool {
+        let Some(sandbox) = self.kube.sandboxes.get(&ordinal) else { return false };
+        let held = Authorities::mounted(&self.kube.objects.secrets);
+        [Purpose::Peer, Purpose::Server].into_iter().any(|purpose| {
+            let pair = sandbox.trusts.over(purpose).zip(held.over(purpose));
+            pair.is_some_and(|(started, held)| started.trusts != held.trusts)
         })
+    }
+
+    /// What the ports of a pod show to an operator that reaches it.
+    pub fn handshakes(&self, ordinal: Ordinal, reached: bool) -> BTreeMap<Purpose, Seen<Handshake, String>> {
+        let Some(sandbox) = self.kube.sandboxes.get(&ordinal) else { return BTreeMap::new() };
+        let transport = sandbox.template.transport;
+        let ports = needed(transport).filter(|it| it.port().is_some());
+        let runs = reached && self.servers.contains_key(&ordinal);
+        let shown = |purpose: Purpose| {
+            let started = sandbox.trusts.over(purpose).filter(|_| runs)?;
+            let mounted = sandbox.mounted?.over(purpose)?;
+            let trusts = started.trusts.iter().map(subject).collect();
+            Some(Handshake { certificate: mounted.fingerprint(), trusts })
+        };
+        let seen = |purpose| shown(purpose).map_or_else(|| Seen::Unknown("refused".into()), Seen::Known);
+        ports.map(|purpose| (purpose, seen(purpose))).collect()
+    }
+
+    /// A member that starts meets only certificates that it trusts.
+    pub fn meets_trusted(&mut self, ordinal: Ordinal) {
+        let Some(own) = self.kube.sandboxes.get(&ordinal) else { return };
+        let Some(peer) = own.trusts.over(Purpose::Peer) else { return };
+        let running = self.kube.sandboxes.iter().filter(|(it, _)| self.servers.contains_key(it));
+        let others = running.filter(|(_, it)| it.template.cluster == own.template.cluster);
+        let shown = others.filter_map(|(_, it)| it.mounted?.over(Purpose::Peer));
+        if shown.into_iter().any(|it| !peer.trusts.contains(it.signed_by)) {
+            self.violate(Violation::PeersDistrusted(ordinal));
+        }
+    }
+
+    /// A user asks for other authorities.
+    pub fn rotate_authorities(&mut self) {
+        let token = format!("rotation-{}", self.now);
+        if let Some(cluster) = self.kube.objects.cluster.as_mut().filter(|cluster| !cluster.tls.is_plain()) {
+            cluster.goal.asked.rotation = Some(token);
+            cluster.version += 1;
+        }
     }
 }

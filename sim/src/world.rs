@@ -262,6 +262,9 @@ impl World {
                 state
             };
         }
+        if self.servers.contains_key(&ordinal) {
+            self.meets_trusted(ordinal);
+        }
     }
 
     /// Whether etcd exits in a pod, and its kubelet does not report yet that it does so again and again.

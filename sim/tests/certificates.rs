@@ -1,6 +1,6 @@
 //! Certificates over time: they are renewed, issued again, and never by another authority while members run.
 
-use etcd_operator_core::tls::Purpose;
+use etcd_operator_core::tls::{Purpose, Scheme, Transport};
 use etcd_operator_sim::bugs::Bug;
 use etcd_operator_sim::problem::{Problem, Violation};
 use etcd_operator_sim::run::Success;
@@ -66,4 +66,43 @@ fn an_authority_that_is_deleted_while_the_cluster_is_stopped_is_issued_anew_with
     let issued = play(&script(&steps));
     assert_eq!(issued.changes.0 - stopped.changes.0, 4, "an authority and three certificates");
     assert_eq!(issued.ending, stopped.ending);
+}
+
+/// Members restart once to trust the successors, and once to forget the authorities before them. All certificates are issued
+/// three times: to be trusted with both, by the successor, and to be trusted with that alone.
+#[test]
+fn authorities_are_rotated_on_request_with_two_restarts_of_each_member() {
+    let rotate = [Step::RotateAuthorities];
+    let (created, rotated) = (play(&script(&[])), play(&script(&rotate)));
+    let written = rotated.changes.0 - created.changes.0;
+    // Stale mounts cost further restarts.
+    assert!(rotated.restarts >= 6, "{} restarts", rotated.restarts);
+    assert!(written >= 2 * 3 + 4 * 3, "{written} writes");
+    assert_eq!(rotated.ending, created.ending);
+}
+
+#[test]
+fn a_rotation_while_the_cluster_is_stopped_restarts_nothing() {
+    let steps = [Step::Size(0), Step::RotateAuthorities, Step::Size(3)];
+    let (stopped, rotated) = (play(&script(&[Step::Size(0), Step::Size(3)])), play(&script(&steps)));
+    assert_eq!((rotated.restarts, rotated.ending), (stopped.restarts, stopped.ending));
+}
+
+/// A certificate that members do not trust would cut them off from each other.
+#[test]
+fn what_members_trust_and_serve_is_observed_and_not_assumed() {
+    let planted = |bug, script: Script| {
+        let failure = Script { bug: Some(bug), ..script }.run().expect_err("the bug is found");
+        match *failure.problem {
+            Problem::Violated(violation) => violation,
+            other => panic!("{bug:?}: {other}"),
+        }
+    };
+    let rotate = || script(&[Step::RotateAuthorities]);
+    let assumed = planted(Bug::TrustAssumed, rotate());
+    assert!(matches!(assumed, Violation::OtherAuthority(_)), "{assumed:?}");
+    // Without clients nothing else waits.
+    let peers = Transport { clients: Scheme::Http, peers: Scheme::Https };
+    let assumed = planted(Bug::UseAssumed, Script { tls: peers, ..rotate() });
+    assert!(matches!(assumed, Violation::PeersDistrusted(_)), "{assumed:?}");
 }

@@ -45,6 +45,8 @@ fn scripts() -> Vec<(&'static str, Script)> {
         ("create with TLS for peers", one_side(Scheme::Http, Scheme::Https)),
         ("stop and start with TLS", secured(sizes(3, &[0, 3]))),
         ("adopt with TLS", secured(steps(3, &[Step::Delete(OnDelete::Retain), Step::Adopt]))),
+        ("rotate authorities", secured(steps(3, &[Step::RotateAuthorities]))),
+        ("rotate authorities of a member alone", secured(steps(1, &[Step::RotateAuthorities]))),
         ("certificates are deleted", secured(steps(1, &LEAFS.map(Step::DeleteSecret)))),
         ("authentication", Script { auth: with_password(), ..secured(steps(1, &AUTH)) }),
         ("authentication while it grows", Script { auth: with_password(), ..secured(sizes(1, &[3])) }),

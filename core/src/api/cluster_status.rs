@@ -93,6 +93,22 @@ pub struct Requests {
     /// The token of the last move of leadership that is done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub move_leader: Option<String>,
+
+    /// The last rotation of the authorities that sign certificates.
+    #[serde(default, rename = "rotateCA", skip_serializing_if = "Option::is_none")]
+    pub rotate_ca: Option<RotationRequest>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RotationRequest {
+    /// The value of the annotation.
+    pub token: String,
+
+    /// The key identifiers of the authorities that the operator created for it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    pub authorities: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -1,10 +1,11 @@
 //! Certificates that are missing come before everything else: no pod starts without them. Those that expire before long are
-//! renewed whenever there is nothing else to do.
+//! renewed whenever there is nothing else to do, and so authorities give way to their successors.
 
 use super::Goal;
+use crate::asked::Accepted;
 use crate::observed::Observed;
-use crate::plan::{Action, Plan};
-use crate::tls::{Cause, State, judge};
+use crate::plan::{Action, Plan, WaitingOn};
+use crate::tls::{Cause, Purpose, Rotation, Stage, State, Trust, judge};
 
 /// Before the bootstrap a certificate that expires counts as missing: pods that start with it might never bootstrap.
 pub fn missing(goal: &Goal, seen: &Observed) -> Plan {
@@ -19,7 +20,71 @@ fn issue(goal: &Goal, seen: &Observed, is_meant: impl Fn(Cause) -> bool) -> Plan
     let states = judge(&goal.certificates, seen).into_iter();
     let actions = states.filter_map(|(purpose, state)| match state {
         State::Issued(cause) if is_meant(cause) => Some(Action::IssueCertificate { purpose, cause }),
-        State::Issued(_) | State::Valid { .. } | State::AwaitsAuthority | State::AuthorityLost => None,
+        State::Issued(_)
+        | State::Valid { .. }
+        | State::AwaitsAuthority
+        | State::AwaitsTrust
+        | State::AuthorityLost => None,
     });
     Plan { actions: actions.collect(), ..Plan::default() }
+}
+
+/// Introduces successors of all authorities, if a user asks for that or one of them expires before long: then members restart
+/// once for all of them. A request is accepted when all successors are there. This comes before any restart.
+pub fn successors(goal: &Goal, seen: &Observed) -> Plan {
+    let Some(trusts) = trusts(goal, seen).filter(|_| seen.cluster.formed.is_some()) else {
+        return Plan::default();
+    };
+    let accepted = seen.cluster.rotation.as_ref().map(|(token, _)| token);
+    let asked = goal.asked.rotation.as_ref().filter(|token| Some(*token) != accepted);
+    // A rotation that is under way ends first: otherwise there would be more and more authorities to trust.
+    if trusts.iter().any(|(_, trust)| trust.is_rotating() && trust.next.is_none()) {
+        return Plan::default();
+    }
+    let is_due = |trust: &Trust<'_>| trust.next.is_some() || trust.rotation(&goal.certificates) <= seen.now;
+    let begins = asked.is_some() || trusts.iter().any(|(_, trust)| is_due(trust));
+    let lacking = trusts.iter().filter(|(_, trust)| begins && trust.next.is_none());
+    let actions: Vec<Action> =
+        lacking.map(|&(purpose, _)| Action::RotateAuthority { purpose, stage: Stage::Introduce }).collect();
+    if !actions.is_empty() {
+        return Plan { actions, ..Plan::default() };
+    }
+    let authorities = trusts.iter().filter_map(|(_, trust)| Some(trust.next?.key.clone()));
+    let accept =
+        |token: &String| Accepted::Rotation { token: token.clone(), authorities: authorities.collect() };
+    asked.map(|token| Plan::act(Action::Accept(accept(token)))).unwrap_or_default()
+}
+
+/// Lets successors sign, and withdraws the authorities before them: all together, so that members restart once for that.
+pub fn rotation(goal: &Goal, seen: &Observed) -> Plan {
+    let Some(trusts) = trusts(goal, seen).filter(|_| seen.cluster.formed.is_some()) else {
+        return Plan::default();
+    };
+    let (mut promoted, mut withdrawn, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
+    for (purpose, trust) in trusts {
+        match trust.next_step(&goal.certificates) {
+            Rotation::None => {}
+            Rotation::Due(Stage::Withdraw) => withdrawn.push(purpose),
+            Rotation::Due(Stage::Introduce | Stage::Promote) => promoted.push(purpose),
+            Rotation::AwaitsTrust(tally) => waiting.push(WaitingOn::Trust { authority: purpose, tally }),
+            Rotation::AwaitsUse(purpose, tally) => waiting.push(WaitingOn::Use { purpose, tally }),
+            Rotation::AwaitsClients(purpose, until) => waiting.push(WaitingOn::Clients { purpose, until }),
+        }
+    }
+    let step = |purposes: Vec<Purpose>, stage| {
+        purposes.into_iter().map(move |purpose| Action::RotateAuthority { purpose, stage }).collect()
+    };
+    let actions: Vec<Action> = match (promoted.is_empty(), waiting.is_empty()) {
+        (false, _) => step(promoted, Stage::Promote),
+        (true, true) => step(withdrawn, Stage::Withdraw),
+        (true, false) => Vec::new(),
+    };
+    Plan { actions, waiting, ..Plan::default() }
+}
+
+/// Of all authorities that the cluster needs; none if one of them is lost, or without TLS.
+fn trusts<'a>(goal: &Goal, seen: &'a Observed) -> Option<Vec<(Purpose, Trust<'a>)>> {
+    let authorities = goal.certificates.keys().filter(|purpose| purpose.issuer().is_none());
+    let trusts: Option<Vec<_>> = authorities.map(|&it| Some((it, Trust::of(it, seen)?))).collect();
+    trusts.filter(|trusts| !trusts.is_empty())
 }

@@ -128,7 +128,20 @@ fn told_while_serving(action: &Action, voters: u8, change: impl FnOnce(&mut Obse
         let (uid, form) = (format!("pod-{ordinal}"), Some(Digest("A".into())));
         let (terminating, orphaned, published) = (false, false, true);
         let (etcd, node, agent, created, version) = (Process::Started, None, Protocol(2), None, None);
-        let pod = Pod { uid, terminating, published, etcd, form, version, node, agent, orphaned, created };
+        let handshakes = BTreeMap::new();
+        let pod = Pod {
+            uid,
+            terminating,
+            published,
+            etcd,
+            form,
+            version,
+            node,
+            agent,
+            orphaned,
+            created,
+            handshakes,
+        };
         seen.pods.insert(ordinal, pod);
     }
     change(&mut seen);

@@ -155,6 +155,14 @@ pub mod reason {
         CERTIFICATES_VALID = "CertificatesValid";
         CERTIFICATES_PENDING = "CertificatesPending";
         CERTIFICATE_EXPIRED = "CertificateExpired";
+        /// A certificate should have been renewed, and expires before long.
+        RENEWAL_OVERDUE = "RenewalOverdue";
+        /// Members do not serve renewed certificates yet.
+        RENEWAL_UNDER_WAY = "RenewalUnderWay";
+        /// A member serves a previous certificate for longer than a kubelet needs to update its pod.
+        PREVIOUS_CERTIFICATE_SERVED = "PreviousCertificateServed";
+        /// An authority gives way to its successor.
+        ROTATING_AUTHORITIES = "RotatingAuthorities";
         /// The key that signs certificates is gone.
         AUTHORITY_LOST = "CertificateAuthorityLost";
         /// Members were created with another transport than the spec asks for.
@@ -220,6 +228,7 @@ pub mod event {
         AUTH_ENABLED = "AuthEnabled";
         AUTH_DISABLED = "AuthDisabled";
         ROOT_PASSWORD_CHANGED = "RootPasswordChanged";
+        AUTHORITY_ROTATED = "AuthorityRotated";
         VOLUME_ADOPTED = "VolumeAdopted";
         VOLUME_DELETED = "VolumeDeleted";
         CLUSTER_DELETED = "ClusterDeleted";

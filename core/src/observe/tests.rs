@@ -85,7 +85,7 @@ fn list(ordinals: &[u8]) -> Members {
 fn seen(objects: &Objects, replies: &[Reply], memory: &mut Memory, second: i64) -> Observed {
     let replies = (0..).map(Ordinal).zip(replies.iter().cloned()).collect();
     let now = Timestamp::from_second(second).expect("a time");
-    observe(objects, &names(), &replies, &[], memory, now)
+    observe(objects, &names(), &replies, &BTreeMap::new(), &[], memory, now)
 }
 
 fn processes(seen: &Observed) -> Vec<Process> {
@@ -188,7 +188,9 @@ fn a_pod_is_published_when_its_name_had_time_to_spread_and_anew_after_it_returne
     let mut at = |listed: bool, milliseconds: i64| {
         objects.listed = listed.then(|| ("uid-0".to_owned(), Vec::new())).into_iter().collect();
         let now = Timestamp::from_millisecond(milliseconds).expect("a time");
-        observe(&objects, &names(), &BTreeMap::new(), &[], &mut memory, now).pods[&Ordinal(0)].published
+        observe(&objects, &names(), &BTreeMap::new(), &BTreeMap::new(), &[], &mut memory, now).pods
+            [&Ordinal(0)]
+            .published
     };
     assert_eq!([at(true, 1000), at(true, 1399), at(true, 1400)], [false, false, true]);
     assert_eq!([at(false, 2000), at(true, 2100), at(true, 2500)], [false, false, true]);
@@ -280,28 +282,28 @@ fn members_are_asked_whom_they_reach_only_while_one_might_end_or_another_lead() 
         ..Goal::of_size(3)
     };
     let pods = formed(3, json!({"etcd.etcd.io/form": "A"}));
-    assert!(!pods.questions(&wanted("A")).links, "all is settled");
-    assert!(pods.questions(&wanted("B")).links, "an edit");
-    assert!(pods.questions(&Goal { size: 2, ..wanted("A") }).links, "a smaller size");
-    assert!(!pods.questions(&Goal::of_size(3)).links, "what is wanted is not known");
-    assert!(formed(3, json!({})).questions(&wanted("A")).links, "nobody knows what runs");
+    assert!(!pods.questions(&wanted("A"), &Memory::default()).links, "all is settled");
+    assert!(pods.questions(&wanted("B"), &Memory::default()).links, "an edit");
+    assert!(pods.questions(&Goal { size: 2, ..wanted("A") }, &Memory::default()).links, "a smaller size");
+    assert!(!pods.questions(&Goal::of_size(3), &Memory::default()).links, "what is wanted is not known");
+    assert!(formed(3, json!({})).questions(&wanted("A"), &Memory::default()).links, "nobody knows what runs");
     let moves = |token: &str| Asked {
         move_leader: Some(MoveLeader { token: token.into(), to: Ordinal(1) }),
         ..Asked::default()
     };
-    assert!(pods.questions(&Goal { asked: moves("new"), ..wanted("A") }).links);
-    assert!(!pods.questions(&Goal { asked: moves("done"), ..wanted("A") }).links);
+    assert!(pods.questions(&Goal { asked: moves("new"), ..wanted("A") }, &Memory::default()).links);
+    assert!(!pods.questions(&Goal { asked: moves("done"), ..wanted("A") }, &Memory::default()).links);
     let asked = Asked { replace: Some(MemberId(0xa1)), ..Asked::default() };
     let replaced = Goal { asked, ..wanted("A") };
-    assert!(!pods.questions(&replaced).links, "no volume has its data any more");
+    assert!(!pods.questions(&replaced, &Memory::default()).links, "no volume has its data any more");
     let claim = json!({"metadata": {"name": "data-kv-1", "labels": {"etcd.etcd.io/member-id": "a1"}}});
     let claim = Arc::new(serde_json::from_value(claim).expect("it is a claim"));
     let with_claim = Objects { claims: BTreeMap::from([(Ordinal(1), claim)]), ..pods.clone() };
-    assert!(with_claim.questions(&replaced).links);
+    assert!(with_claim.questions(&replaced, &Memory::default()).links);
     let mut restarted = pods;
     let status = json!({"clusterID": "c1", "requests": {"restart": {"token": "t", "pods": ["uid-2"]}}});
     Arc::make_mut(&mut restarted.cluster).status = serde_json::from_value(status).ok();
-    assert!(restarted.questions(&wanted("A")).links, "a restart is not over");
+    assert!(restarted.questions(&wanted("A"), &Memory::default()).links, "a restart is not over");
 }
 
 #[test]

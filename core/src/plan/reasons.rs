@@ -30,6 +30,7 @@ impl WaitingOn {
             Self::DowngradeEnd { .. } => reason::ROLLING_OUT,
             Self::QuorumMargin { .. } => reason::QUORUM_AT_RISK,
             Self::Connection { .. } => reason::PEERS_DISCONNECTED,
+            Self::Trust { .. } | Self::Use { .. } | Self::Clients { .. } => reason::ROTATING_AUTHORITIES,
             Self::PodsGone { .. } => reason::PODS_TERMINATING,
             Self::ClaimsGone { .. } => reason::VOLUMES_TERMINATING,
         }

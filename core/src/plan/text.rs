@@ -8,7 +8,7 @@ use crate::asked::{APPROVE_ROLLOUT, Accepted, RESTART};
 use crate::auth::{self, ROOT_ROLE, User};
 use crate::names::{ADOPT_ANNOTATION, ANNOTATION_OF, Names};
 use crate::observed::{MemberId, Observed, Ordinal};
-use crate::tls::Purpose;
+use crate::tls::{Purpose, Stage, Tally};
 
 /// One line for each thing that is done, awaited or refused.
 impl fmt::Display for Plan {
@@ -73,6 +73,14 @@ impl Terms<'_> {
             Action::IssueCertificate { purpose, cause } => {
                 format!("issue the certificate in {}: {}", self.secret(*purpose), cause.words())
             }
+            Action::RotateAuthority { purpose, stage } => {
+                let secret = self.secret(*purpose);
+                match stage {
+                    Stage::Introduce => format!("create the next authority in {secret}"),
+                    Stage::Promote => format!("let the next authority in {secret} sign"),
+                    Stage::Withdraw => format!("withdraw the previous authority from {secret}"),
+                }
+            }
             Action::CreateOrder { size } => format!("prepare the bootstrap of {size} pods"),
             Action::ArmOrder { uid: _ } => "allow the pods to bootstrap".into(),
             Action::DeleteOrder { uid: _ } => "end the bootstrap".into(),
@@ -99,6 +107,9 @@ impl Terms<'_> {
             Action::Accept(Accepted::Restart { token, pods: _ }) => format!("accept the restart {token}"),
             Action::Accept(Accepted::MoveLeader { token }) => {
                 format!("record the move of leadership {token}")
+            }
+            Action::Accept(Accepted::Rotation { token, authorities: _ }) => {
+                format!("accept the rotation of authorities {token}")
             }
             Action::EnableDowngrade { to, cluster: _ } => {
                 format!("enable the downgrade to {}.{}", to.major, to.minor)
@@ -211,6 +222,19 @@ impl Terms<'_> {
                 "other members to serve before {} restarts: {serving} of {needed}",
                 self.pod(*ordinal)
             ),
+            WaitingOn::Trust { authority, tally } => format!(
+                "members to trust the new authority in {}: {}",
+                self.secret(*authority),
+                self.tally(tally)
+            ),
+            WaitingOn::Use { purpose, tally } => format!(
+                "members to serve the new certificate in {}: {}",
+                self.secret(*purpose),
+                self.tally(tally)
+            ),
+            WaitingOn::Clients { purpose, until } => {
+                format!("clients to read the new certificate in {}, until {until:.0}", self.secret(*purpose))
+            }
             WaitingOn::PodsGone { ordinals } => format!("pods to terminate: {}", self.pods(ordinals)),
             WaitingOn::ClaimsGone { ordinals } => {
                 format!("volumes to be deleted: {}", self.volumes(ordinals))
@@ -358,6 +382,15 @@ impl Terms<'_> {
         match self {
             Self::Numbers => format!("Secret {}", purpose.suffix()),
             Self::Names { names, .. } => format!("Secret {}", names.secret(purpose)),
+        }
+    }
+
+    /// Such as `1 of 3; not known of kv-2`.
+    fn tally(self, tally: &Tally) -> String {
+        let counted = format!("{} of {}", tally.yes.len(), tally.members());
+        match tally.unknown.is_empty() {
+            true => counted,
+            false => format!("{counted}; no TLS handshake with {}", self.pods(&tally.unknown)),
         }
     }
 

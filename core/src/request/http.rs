@@ -101,6 +101,9 @@ pub fn http(write: &Write, target: Target<'_>) -> Option<Request<Vec<u8>>> {
         Change::Accept(Accepted::MoveLeader { token }) => {
             merge_status(json!({"requests": {"moveLeader": token}}))
         }
+        Change::Accept(Accepted::Rotation { token, authorities }) => {
+            merge_status(json!({"requests": {"rotateCA": {"token": token, "authorities": authorities}}}))
+        }
         Change::Report(status) => {
             let ApiResource { api_version, kind, .. } = object.resource();
             let change = only_if.inside(json!({"apiVersion": api_version, "kind": kind, "status": status}));
@@ -145,7 +148,7 @@ pub fn http(write: &Write, target: Target<'_>) -> Option<Request<Vec<u8>>> {
             let Object::Preflight(ordinal) = *object else { return None };
             create(json!(desired?.preflight(ordinal, node)?))
         }
-        Change::Issue(purpose) => {
+        Change::Issue(purpose) | Change::Rotate(purpose, _) => {
             let content = target.issued?.clone();
             let secret = json!(secret(*purpose, names, &cluster.uid().unwrap_or_default(), content));
             match only_if {

@@ -7,10 +7,12 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::elapsed;
+use super::handshakes::{Handshakes, Shown};
 use crate::assess::assess;
 use crate::auth::{self, Auth, RootPassword};
 use crate::observe::{Pods, Reply};
-use crate::observed::{MemberId, Observed, Ordinal};
+use crate::observed::{Handshake, MemberId, Observed, Ordinal};
+use crate::tls::Purpose;
 
 /// Cluster DNS learns of a pod when we do, and serves its name a little later. A client that asks before learns that there
 /// is no such name, which caches repeat for half a minute; and as soon as a member is added, the others ask for it.
@@ -38,6 +40,8 @@ pub struct Memory {
     /// Since when the StatefulSet lacks a pod.
     pods_missing: Option<Timestamp>,
     pub auth: auth::Memory,
+    /// What ports showed when they were asked last.
+    shown: Shown,
 }
 
 impl Memory {
@@ -73,6 +77,32 @@ impl Memory {
                 Reply::Nobody(_) => self.unresponsive.extend(uid),
             }
         }
+    }
+
+    /// Whether to ask this pod what its ports show, which should be this.
+    pub(crate) fn asks_ports(
+        &self,
+        pod: &str,
+        wanted: &BTreeMap<Purpose, Handshake>,
+        now: Timestamp,
+    ) -> bool {
+        self.shown.is_due(pod, wanted, now)
+    }
+
+    pub(crate) fn note_handshakes(
+        &mut self,
+        pods: &Pods,
+        shown: &BTreeMap<Ordinal, Handshakes>,
+        now: Timestamp,
+    ) {
+        let uid = |ordinal: &Ordinal| pods.get(ordinal).and_then(|pod| pod.metadata.uid.clone());
+        let shown = shown.iter().filter_map(|(ordinal, it)| Some((uid(ordinal)?, it.clone())));
+        let uids: BTreeSet<&String> = pods.values().filter_map(|pod| pod.metadata.uid.as_ref()).collect();
+        self.shown.note(&uids, shown, now);
+    }
+
+    pub(crate) fn handshakes(&self, pod: &str) -> Handshakes {
+        self.shown.of(pod)
     }
 
     pub(crate) fn has_responded(&self, pod: &str) -> bool {

@@ -83,7 +83,7 @@ impl Pace {
     }
 
     pub fn after(&mut self, plan: &Plan, learns_by: LearnsBy, clock: Clock) -> Pause {
-        if plan.waiting.iter().any(|awaited| !awaited.is_for_users()) {
+        if plan.waiting.iter().any(|awaited| !awaited.is_for_users() && awaited.until().is_none()) {
             let Pause { at_least, at_most } = self.waiting(clock.now);
             let at_most =
                 if learns_by == LearnsBy::Kubernetes { at_most.max(NOBODY_TO_ASK) } else { at_most };

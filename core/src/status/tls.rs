@@ -1,4 +1,5 @@
-//! Whether connections are encrypted as the spec asks for, and how long the certificates last.
+//! Whether connections are encrypted as the spec asks for, whether members use the certificates of their Secrets, and how long
+//! these last.
 
 use jiff::Timestamp;
 
@@ -7,8 +8,10 @@ use super::facts::Finding;
 use super::view::View;
 use crate::api::EtcdCluster;
 use crate::names::reason;
+use crate::observed::{Ordinal, Seen};
+use crate::plan::Action;
 use crate::request::Object;
-use crate::tls::{Cause, Purpose, State, Transport, judge};
+use crate::tls::{Cause, Expiring, KUBELET_REFRESH, Purpose, State, Transport, Trust, expiring, judge};
 
 /// None where the spec does not ask for TLS and there is none.
 pub(super) fn ready(view: &View<'_>, cluster: &EtcdCluster) -> Option<Finding> {
@@ -53,9 +56,74 @@ pub(super) fn ready(view: &View<'_>, cluster: &EtcdCluster) -> Option<Finding> {
         return Some((Value::False, reason::CERTIFICATES_PENDING, message));
     }
     let first = states.keys().filter_map(|&it| Some((not_after(view, it)?, it))).min()?;
-    let message =
-        format!("{in_effect}; the first certificate to expire is {} at {:.0}", title(first.1), first.0);
-    Some((Value::True, reason::CERTIFICATES_VALID, message))
+    let expiry = format!("the first certificate to expire is {} at {:.0}", title(first.1), first.0);
+    let mut overdue = expiring(&view.basis.goal.certificates, view.seen()).into_iter();
+    if let Some(overdue) = overdue.find(|it| !is_renewed_now(view, it.purpose)) {
+        return Some((Value::True, reason::RENEWAL_OVERDUE, renewal_overdue(view, &overdue)));
+    }
+    if let Some((reason, unused)) = not_in_use(view) {
+        return Some((Value::True, reason, format!("{in_effect}; {unused}; {expiry}")));
+    }
+    let authorities = states.keys().filter(|it| it.issuer().is_none());
+    let mut trusts = authorities.filter_map(|&it| Trust::of(it, view.seen()));
+    let differs = |trust: &Trust<'_>| view.seen().pods.values().any(|pod| !trust.is_shown(pod));
+    let (reason, rotating) = match trusts.any(|trust| trust.is_rotating() || differs(&trust)) {
+        true => (reason::ROTATING_AUTHORITIES, "authorities give way to their successors; "),
+        false => (reason::CERTIFICATES_VALID, ""),
+    };
+    Some((Value::True, reason, format!("{in_effect}; {rotating}{expiry}")))
+}
+
+fn is_renewed_now(view: &View<'_>, renewed: Purpose) -> bool {
+    let renews = |it: &Action| matches!(it, Action::IssueCertificate { purpose, .. } if *purpose == renewed);
+    view.basis.trouble.is_none() && view.basis.plan.actions.iter().any(renews)
+}
+
+/// The next step depends on what keeps the operator from renewing it.
+fn renewal_overdue(view: &View<'_>, Expiring { purpose, not_after, urgency }: &Expiring) -> String {
+    let secret = Object::Secret(*purpose).title(view.basis.names);
+    let way_out = match (view.basis.goal.paused, purpose.issuer()) {
+        (true, _) => ", but the cluster is paused: set spec.paused to false",
+        (false, None) => ", but its rotation has not finished: see condition Reconciling",
+        (false, Some(_)) => ": see condition Reconciling and the log of the operator",
+    };
+    format!(
+        "the certificate in {secret} expires {} at {not_after:.0} and should have been renewed{way_out}",
+        urgency.words()
+    )
+}
+
+/// Serving members that show another certificate than their Secrets hold, on any port.
+fn not_in_use(view: &View<'_>) -> Option<(&'static str, String)> {
+    let seen = view.seen();
+    for purpose in Purpose::ALL.into_iter().filter(|it| it.port().is_some()) {
+        let Some(held) = seen.secrets.get(&purpose).and_then(|it| it.certificate.known()) else { continue };
+        let shows_it = |ordinal: &Ordinal| {
+            let shown = seen.pods.get(ordinal).and_then(|pod| pod.handshakes.get(&purpose));
+            shown.and_then(Seen::known).is_some_and(|it| it.certificate == held.fingerprint)
+        };
+        let members = view.facts.listed();
+        let serving = view.facts.serving().filter_map(|id| members?.list.get(&id)?.ordinal);
+        let others: Vec<Ordinal> = serving.filter(|it| !shows_it(it)).collect();
+        if others.is_empty() {
+            continue;
+        }
+        let (secret, pods) = (Object::Secret(purpose).title(view.basis.names), view.terms().pods(&others));
+        let not_yet = format!("the certificate in {secret} is not seen in use on {pods}");
+        return Some(match seen.now.duration_since(held.issued()) > KUBELET_REFRESH {
+            false => (reason::RENEWAL_UNDER_WAY, not_yet),
+            true => {
+                let since = held.issued();
+                let way_out = "check the kubelets of their nodes, or restart them with the annotation \
+                               etcd.etcd.io/restart=TOKEN/POD";
+                (
+                    reason::PREVIOUS_CERTIFICATE_SERVED,
+                    format!("{not_yet}, although it was issued at {since:.0}: {way_out}"),
+                )
+            }
+        });
+    }
+    None
 }
 
 fn not_after(view: &View<'_>, purpose: Purpose) -> Option<Timestamp> {

@@ -112,6 +112,7 @@ impl<'a> View<'a> {
                 action,
                 Action::RecordFormed { .. }
                     | Action::IssueCertificate { .. }
+                    | Action::RotateAuthority { .. }
                     | Action::LabelClaim { .. }
                     | Action::DeleteOrder { .. }
                     | Action::DeletePreflight { .. }
@@ -141,11 +142,11 @@ impl<'a> View<'a> {
     }
 
     pub fn phase(&self) -> Phase {
-        let awaits_only_quorum =
-            self.basis.plan.actions.is_empty()
-                && self.basis.plan.waiting.iter().all(|it| {
-                    matches!(it, WaitingOn::Quorum { .. } | WaitingOn::Leader | WaitingOn::Unpause)
-                });
+        let awaits_only_quorum = self.basis.plan.actions.is_empty()
+            && self.basis.plan.waiting.iter().all(|it| {
+                let quorum = matches!(it, WaitingOn::Quorum { .. } | WaitingOn::Leader);
+                quorum || matches!(it, WaitingOn::Unpause) || it.is_rotation()
+            });
         let creating = self.service == Service::NotBootstrapped || self.seen().order.is_some();
         let rollout = self.rollout();
         let rolling_out = rollout.is_some() && self.is_as_wanted() && !self.basis.goal.paused;

@@ -90,7 +90,8 @@ pub(crate) fn settled(intent: &Intent) -> Objects {
 pub(crate) fn writes(intent: &Intent, objects: &Objects) -> Vec<Write> {
     let names = names();
     let now = Timestamp::UNIX_EPOCH;
-    let mut seen = observe(objects, &names, &BTreeMap::new(), &[], &mut Default::default(), now);
+    let mut seen =
+        observe(objects, &names, &BTreeMap::new(), &BTreeMap::new(), &[], &mut Default::default(), now);
     let member = Member { ordinal: Some(Ordinal(0)), learner: false, start: MemberProgress::Published };
     seen.etcd.members = Seen::Known(Members {
         cluster: ClusterId(0xc1),
@@ -276,7 +277,8 @@ fn least_available(reaches: Option<&[u64]>) -> Option<Value> {
     let intent = intent(json!({"size": 3}));
     let (objects, names) = (Objects { budget: None, ..settled(&intent) }, names());
     let now = Timestamp::UNIX_EPOCH;
-    let mut seen = observe(&objects, &names, &BTreeMap::new(), &[], &mut Default::default(), now);
+    let mut seen =
+        observe(&objects, &names, &BTreeMap::new(), &BTreeMap::new(), &[], &mut Default::default(), now);
     let member =
         |it: u8| Member { ordinal: Some(Ordinal(it)), learner: false, start: MemberProgress::Published };
     let id = |it: u8| MemberId(0xa0 + u64::from(it));

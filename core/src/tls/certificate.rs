@@ -4,14 +4,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::pem::Pem;
+use x509_parser::prelude::FromDer;
+use x509_parser::x509::X509Name;
 
-use super::{AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY};
+use super::{AUTHORITY_KEY, CERTIFICATE_KEY, NEXT_CERTIFICATE_KEY, NEXT_PRIVATE_KEY, PRIVATE_KEY};
+
+/// Far more than two certificates of one cluster need to differ.
+const FINGERPRINT_BYTES: usize = 16;
+/// Clocks differ, so a certificate is valid from before it was issued: by so much, or by less if it does not last long.
+pub(super) const BACKDATED: SignedDuration = SignedDuration::from_mins(5);
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Certificate {
@@ -22,8 +30,32 @@ pub struct Certificate {
     pub not_after: Timestamp,
     /// The key identifier of what signed it.
     pub signed_by: Option<String>,
-    /// The key identifiers of what is trusted beside it.
-    pub trusts: BTreeSet<String>,
+    /// What is trusted beside it.
+    pub trusts: BTreeSet<Authority>,
+    /// By which it is recognized when a port shows it.
+    #[serde(default)]
+    pub fingerprint: String,
+}
+
+/// An authority as others know it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Authority {
+    /// Its key identifier, which certificates name that it signed.
+    pub key: String,
+    /// Its name, by which a port names what it trusts.
+    pub subject: String,
+}
+
+impl Certificate {
+    pub fn trusts(&self, key: &str) -> bool {
+        self.trusts.iter().any(|it| it.key == key)
+    }
+
+    /// When the operator issued it: the inverse of [`super::Profile::validity_within`].
+    pub fn issued(&self) -> Timestamp {
+        let backdated = BACKDATED.min(self.not_after.duration_since(self.not_before) / 11);
+        self.not_before.checked_add(backdated).unwrap_or(self.not_before)
+    }
 }
 
 /// Why a Secret is of no use.
@@ -53,7 +85,8 @@ pub fn read(data: Option<&BTreeMap<String, ByteString>>) -> Result<Certificate, 
     let malformed = |key: &str| Flaw::Malformed(key.into());
     let own = first(own).ok_or_else(|| malformed(CERTIFICATE_KEY))?;
     let trusts = authorities(trusted).ok_or_else(|| malformed(AUTHORITY_KEY))?;
-    let certificate = own.parse_x509().ok().and_then(|it| understand(&it, trusts));
+    let fingerprint = fingerprint(&own.contents);
+    let certificate = own.parse_x509().ok().and_then(|it| understand(&it, trusts, fingerprint));
     certificate.ok_or_else(|| malformed(CERTIFICATE_KEY))
 }
 
@@ -61,14 +94,39 @@ fn first(pem: &[u8]) -> Option<Pem> {
     Pem::iter_from_buffer(pem).next()?.ok()
 }
 
+/// The authority that is to sign next, if one is there with its key.
+pub fn read_next(data: Option<&BTreeMap<String, ByteString>>) -> Option<Authority> {
+    let data = data?;
+    data.get(NEXT_PRIVATE_KEY).filter(|it| !it.0.is_empty())?;
+    authority(first(&data.get(NEXT_CERTIFICATE_KEY)?.0)?)
+}
+
+/// Of a certificate in DER.
+pub fn fingerprint(der: &[u8]) -> String {
+    hexadecimal(&Sha256::digest(der)[..FINGERPRINT_BYTES])
+}
+
+/// A name in DER, as text. One that cannot be read is as good as any other.
+pub fn subject(der: &[u8]) -> String {
+    X509Name::from_der(der).map_or_else(|_| hexadecimal(der), |(_, name)| name.to_string())
+}
+
+fn authority(pem: Pem) -> Option<Authority> {
+    let certificate = pem.parse_x509().ok()?;
+    Some(Authority { key: key_identifier(&certificate)?, subject: subject(certificate.subject().as_raw()) })
+}
+
 /// None if one of them cannot be read, or if there is none.
-fn authorities(pem: &[u8]) -> Option<BTreeSet<String>> {
-    let identifier = |pem: Pem| key_identifier(&pem.parse_x509().ok()?);
-    let found: Option<BTreeSet<_>> = Pem::iter_from_buffer(pem).map(|it| identifier(it.ok()?)).collect();
+fn authorities(pem: &[u8]) -> Option<BTreeSet<Authority>> {
+    let found: Option<BTreeSet<_>> = Pem::iter_from_buffer(pem).map(|it| authority(it.ok()?)).collect();
     found.filter(|found| !found.is_empty())
 }
 
-fn understand(certificate: &X509Certificate<'_>, trusts: BTreeSet<String>) -> Option<Certificate> {
+fn understand(
+    certificate: &X509Certificate<'_>,
+    trusts: BTreeSet<Authority>,
+    fingerprint: String,
+) -> Option<Certificate> {
     let time = |seconds| Timestamp::from_second(seconds).ok();
     let common_name = certificate.subject().iter_common_name().next();
     let (mut dns_names, mut ip_addresses) = (Vec::new(), Vec::new());
@@ -88,6 +146,7 @@ fn understand(certificate: &X509Certificate<'_>, trusts: BTreeSet<String>) -> Op
         not_after: time(certificate.validity().not_after.timestamp())?,
         signed_by: signer(certificate),
         trusts,
+        fingerprint,
     })
 }
 
@@ -124,6 +183,7 @@ mod tests {
     /// Made with openssl, so that nothing of ours wrote what is read here.
     const OWN: &str = include_str!("testdata/leaf.crt");
     const AUTHORITY: &str = include_str!("testdata/ca.crt");
+    const FINGERPRINT: &str = "bc66bc0c449136b33caa8267b032baf2";
     const KEY_IDENTIFIER: &str = "6d3bed930d1f96576c716bbc56768c26a9e8ba70";
 
     fn data(parts: [(&str, &str); 3]) -> BTreeMap<String, ByteString> {
@@ -144,7 +204,11 @@ mod tests {
             not_before: time("2026-11-18T04:51:33Z"),
             not_after: time("2126-10-25T04:51:33Z"),
             signed_by: Some(KEY_IDENTIFIER.into()),
-            trusts: BTreeSet::from([KEY_IDENTIFIER.into()]),
+            trusts: BTreeSet::from([Authority {
+                key: KEY_IDENTIFIER.into(),
+                subject: "CN=ns/kv client-ca".into(),
+            }]),
+            fingerprint: FINGERPRINT.into(),
         };
         assert_eq!(secret(OWN, AUTHORITY), Ok(expected.clone()));
         assert_eq!(
@@ -171,6 +235,6 @@ mod tests {
         let cut = &OWN[..OWN.len() / 2];
         assert_eq!(secret(cut, AUTHORITY), Err(Flaw::Malformed(CERTIFICATE_KEY.into())));
         let another = secret(OWN, OWN).expect("it can be read");
-        assert!(!another.trusts.contains(KEY_IDENTIFIER), "trusts another key than the one that signed it");
+        assert!(!another.trusts(KEY_IDENTIFIER), "trusts another key than the one that signed it");
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{Certificate, Profile, Profiles, Purpose};
+use super::{Certificate, Profile, Profiles, Purpose, Trust, is_in_use};
 use crate::observed::{Observed, Secret, Seen};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub enum State {
     Issued(Cause),
     /// The Secret of its authority comes first.
     AwaitsAuthority,
+    /// Another authority signs now, and not every member is seen to trust that one.
+    AwaitsTrust,
     /// Pods trust an authority whose key is gone, so no certificate that they accept can be issued.
     AuthorityLost,
 }
@@ -31,6 +33,8 @@ pub enum Cause {
     OtherNames,
     /// It is not signed by the authority that is there.
     OtherAuthority,
+    /// It comes with other authorities than its port should trust.
+    OtherTrust,
     /// It is valid for longer than users want now.
     OtherLifetime,
     /// It expires before long.
@@ -44,6 +48,7 @@ impl Cause {
             Self::Malformed => "what is there cannot be read",
             Self::OtherNames => "the names in it are not those of the cluster",
             Self::OtherAuthority => "another authority issued the one that is there",
+            Self::OtherTrust => "other authorities are to be trusted with it",
             Self::OtherLifetime => "the one that is there is valid for too long",
             Self::Due => "the one that is there expires before long",
         }
@@ -57,62 +62,76 @@ pub fn judge(profiles: &Profiles, seen: &Observed) -> BTreeMap<Purpose, State> {
     let state = |(&purpose, profile): (&Purpose, &Profile)| {
         let own = seen.secrets.get(&purpose);
         let state = match purpose.issuer() {
-            None => of_authority(profile, own, in_use, seen.now),
-            Some(issuer) => of_leaf(profile, own, seen.secrets.get(&issuer), in_use, seen.now),
+            None => of_authority(own, Trust::of(purpose, seen), profiles, seen.now, in_use),
+            Some(issuer) => of_leaf(profile, own, Trust::of(issuer, seen), in_use, seen.now),
         };
         (purpose, state)
     };
     profiles.iter().map(state).collect()
 }
 
-/// Whether members run or are about to. Volumes alone trust no authority, and neither do pods that a previous cluster left.
-fn is_in_use(seen: &Observed) -> bool {
-    let own_pods = seen.set.is_some() || seen.transport.is_some();
-    seen.set.as_ref().is_some_and(|set| set.replicas > 0) || own_pods && !seen.pods.is_empty()
-}
-
-fn of_authority(profile: &Profile, secret: Option<&Secret>, in_use: bool, now: Timestamp) -> State {
+fn of_authority(
+    secret: Option<&Secret>,
+    trust: Option<Trust<'_>>,
+    profiles: &Profiles,
+    now: Timestamp,
+    in_use: bool,
+) -> State {
     let issue = |cause| if in_use { State::AuthorityLost } else { State::Issued(cause) };
-    match secret.map(|it| &it.certificate) {
-        None => issue(Cause::Missing),
-        Some(Seen::Unknown(_)) => issue(Cause::Malformed),
-        Some(Seen::Known(it)) if it.not_after <= now => issue(Cause::Due),
-        Some(Seen::Known(it)) => valid(profile, it),
+    match (secret, trust) {
+        (None, _) => issue(Cause::Missing),
+        (Some(_), None) => issue(Cause::Malformed),
+        (Some(_), Some(trust)) if trust.certificate.not_after <= now => issue(Cause::Due),
+        (Some(_), Some(trust)) => {
+            State::Valid { until: trust.certificate.not_after, renewal: trust.rotation(profiles) }
+        }
     }
 }
 
 fn of_leaf(
     profile: &Profile,
     secret: Option<&Secret>,
-    issuer: Option<&Secret>,
+    issuer: Option<Trust<'_>>,
     in_use: bool,
     now: Timestamp,
 ) -> State {
-    let Some(authority) = issuer.and_then(|it| it.certificate.known()) else {
+    let Some(authority) = issuer else {
         return if in_use { State::AuthorityLost } else { State::AwaitsAuthority };
     };
+    // Pods might not start without it, so only what is known speaks against it.
+    let issue = |cause| match in_use && authority.is_signer_refused() {
+        true => State::AuthorityLost,
+        false => State::Issued(cause),
+    };
     match secret.map(|it| &it.certificate) {
-        None => State::Issued(Cause::Missing),
-        Some(Seen::Unknown(_)) => State::Issued(Cause::Malformed),
-        Some(Seen::Known(it)) if !is_of(it, authority) && in_use => State::AuthorityLost,
-        Some(Seen::Known(it)) if !is_of(it, authority) => State::Issued(Cause::OtherAuthority),
+        None => issue(Cause::Missing),
+        Some(Seen::Unknown(_)) => issue(Cause::Malformed),
+        Some(Seen::Known(it)) if it.signed_by.as_deref() != Some(authority.signer) => {
+            let rotates = it.signed_by.as_ref().is_some_and(|key| authority.certificate.trusts(key));
+            match (in_use, rotates) {
+                (true, false) => State::AuthorityLost,
+                (true, true) if !authority.is_signer_trusted() => State::AwaitsTrust,
+                (true, true) | (false, _) => State::Issued(Cause::OtherAuthority),
+            }
+        }
+        Some(Seen::Known(it)) if it.trusts != *authority.bundle => State::Issued(Cause::OtherTrust),
         Some(Seen::Known(it)) if !has_names(it, profile) => State::Issued(Cause::OtherNames),
         Some(Seen::Known(it)) if profile.is_exceeded(it.not_after, now) => {
             State::Issued(Cause::OtherLifetime)
         }
-        Some(Seen::Known(it)) if profile.renewal(it.not_after) <= now => State::Issued(Cause::Due),
+        Some(Seen::Known(it)) if is_due(profile, it, &authority, now) => State::Issued(Cause::Due),
         Some(Seen::Known(it)) => valid(profile, it),
     }
 }
 
-fn valid(profile: &Profile, certificate: &Certificate) -> State {
-    State::Valid { until: certificate.not_after, renewal: profile.renewal(certificate.not_after) }
+/// A new one might not last longer, because its authority does not.
+fn is_due(profile: &Profile, certificate: &Certificate, authority: &Trust<'_>, now: Timestamp) -> bool {
+    let (_, until) = profile.validity_within(now, authority.certificate.not_after);
+    profile.renewal(certificate.not_after) <= now && until > certificate.not_after
 }
 
-/// An authority signs itself.
-fn is_of(certificate: &Certificate, authority: &Certificate) -> bool {
-    let signer = authority.signed_by.as_ref();
-    certificate.signed_by.as_ref() == signer && signer.is_some_and(|it| certificate.trusts.contains(it))
+fn valid(profile: &Profile, certificate: &Certificate) -> State {
+    State::Valid { until: certificate.not_after, renewal: profile.renewal(certificate.not_after) }
 }
 
 fn has_names(certificate: &Certificate, profile: &Profile) -> bool {
@@ -120,12 +139,11 @@ fn has_names(certificate: &Certificate, profile: &Profile) -> bool {
         == (&profile.common_name, &profile.dns_names, &profile.ip_addresses)
 }
 
-/// When the next certificate has to be renewed.
+/// When the next certificate has to be renewed, or the next authority replaced.
 pub fn next_renewal(profiles: &Profiles, seen: &Observed) -> Option<Timestamp> {
     let renewal = |state: State| match state {
         State::Valid { renewal, .. } => Some(renewal),
-        State::Issued(_) | State::AwaitsAuthority | State::AuthorityLost => None,
+        State::Issued(_) | State::AwaitsAuthority | State::AwaitsTrust | State::AuthorityLost => None,
     };
-    let leafs = judge(profiles, seen).into_iter().filter(|(purpose, _)| purpose.issuer().is_some());
-    leafs.filter_map(|(_, state)| renewal(state)).min()
+    judge(profiles, seen).into_values().filter_map(renewal).min()
 }

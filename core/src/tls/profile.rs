@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use super::certificate::BACKDATED;
 use super::{Purpose, Transport};
 use crate::api::{Certificates, KeyAlgorithm, MAX_VALIDITY_SECONDS, MIN_VALIDITY_SECONDS, Tls};
 use crate::auth::User;
@@ -14,8 +15,6 @@ use crate::names::Names;
 use crate::observed::Ordinal;
 
 const AUTHORITY_VALIDITY_SECONDS: u64 = 10 * 365 * 24 * 3600;
-/// Clocks differ.
-const BACKDATED: SignedDuration = SignedDuration::from_mins(5);
 /// kubelets bring a renewed Secret into pods within a minute and a half.
 const LATEST_RENEWAL_SECONDS: u64 = 300;
 
@@ -106,10 +105,29 @@ fn names_of_members(names: &Names) -> Vec<String> {
 impl Profile {
     /// From when until when a certificate is valid that is issued now.
     pub fn validity(&self, now: Timestamp) -> (Timestamp, Timestamp) {
-        let seconds = i64::try_from(self.validity_seconds).unwrap_or(i64::MAX);
-        let lifetime = SignedDuration::from_secs(seconds);
+        self.validity_within(now, Timestamp::MAX)
+    }
+
+    /// The same for what an authority signs that expires then: nothing outlives it.
+    pub fn validity_within(&self, now: Timestamp, end: Timestamp) -> (Timestamp, Timestamp) {
+        let lifetime = self.lifetime().min(end.duration_since(now)).max(SignedDuration::ZERO);
         let since = now.checked_sub(BACKDATED.min(lifetime / 10)).unwrap_or(now);
         (since, now.checked_add(lifetime).unwrap_or(Timestamp::MAX))
+    }
+
+    pub(super) fn lifetime(&self) -> SignedDuration {
+        SignedDuration::from_secs(i64::try_from(self.validity_seconds).unwrap_or(i64::MAX))
+    }
+
+    /// So long after a certificate was issued, whatever uses it has read it.
+    pub fn pickup(&self) -> SignedDuration {
+        let seconds = LATEST_RENEWAL_SECONDS.min(self.validity_seconds / 3);
+        SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX))
+    }
+
+    /// The authority that is to follow the one of this profile. Its name tells them apart.
+    pub fn successor(&self, now: Timestamp) -> Self {
+        Self { common_name: format!("{} {now:.0}", self.common_name), ..self.clone() }
     }
 
     /// Whether a certificate that expires then was issued for a longer life than this.
@@ -185,6 +203,29 @@ mod tests {
         assert_eq!(renewed_before_expiry(90), 30);
         assert_eq!(renewed_before_expiry(9000), 3000);
         assert_eq!(renewed_before_expiry(90 * 24 * 3600), 30 * 24 * 3600);
+    }
+
+    #[test]
+    fn nothing_outlives_its_authority_and_when_it_was_issued_is_known() {
+        let profile = profiles(&names(), both())[&Purpose::Client].clone();
+        let at = |seconds| Timestamp::from_second(seconds).expect("a time");
+        for (now, end) in [(1000, 1100), (1000, 1_000_000_000), (1000, 5000)] {
+            let (not_before, not_after) = profile.validity_within(at(now), at(end));
+            assert!(not_after <= at(end), "{not_after}");
+            let certificate = crate::tls::Certificate {
+                common_name: String::new(),
+                dns_names: Vec::new(),
+                ip_addresses: Vec::new(),
+                not_before,
+                not_after,
+                signed_by: None,
+                trusts: Default::default(),
+                fingerprint: String::new(),
+            };
+            assert_eq!(certificate.issued(), at(now), "expires at {end}");
+        }
+        let successor = profile.successor(at(0));
+        assert_eq!(successor.common_name, format!("{} 1970-01-01T00:00:00Z", profile.common_name));
     }
 
     #[test]

@@ -372,7 +372,20 @@ fn fill(seen: &mut Observed, ordinal: usize, slot: &Slot) {
     if let Some((etcd, terminating, published, form, agent)) = pod {
         let (uid, created) = (format!("pod-{ordinal}"), Some(at(i64::from(ordinal.0) / 2)));
         let (node, orphaned) = (Some(node(ordinal)), false);
-        let pod = Pod { uid, terminating, published, etcd, form, version, node, agent, orphaned, created };
+        let handshakes = BTreeMap::new();
+        let pod = Pod {
+            uid,
+            terminating,
+            published,
+            etcd,
+            form,
+            version,
+            node,
+            agent,
+            orphaned,
+            created,
+            handshakes,
+        };
         seen.pods.insert(ordinal, pod);
     }
     if let Some((label, terminating, bound, owner)) = claim {

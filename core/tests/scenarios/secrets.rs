@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 
 use etcd_operator_core::decide::Goal;
 use etcd_operator_core::names::Names;
-use etcd_operator_core::observed::{Observed, Secret, Seen};
-use etcd_operator_core::tls::{Certificate, Flaw, Profile, Purpose, Scheme, Transport, Usage, profiles};
+use etcd_operator_core::observed::{Handshake, Observed, Ordinal, Process, Secret, Seen};
+use etcd_operator_core::tls::{
+    Authority, Certificate, Flaw, Profile, Purpose, Scheme, Transport, Usage, profiles,
+};
 
 use super::{Result, at, number};
 
@@ -58,23 +60,80 @@ fn secret(purpose: Purpose, profile: &Profile, words: &[&str]) -> Result<Secret>
         not_before,
         not_after,
         signed_by: Some(authority.into()),
-        trusts: BTreeSet::from([authority.into()]),
+        trusts: BTreeSet::from([named(authority)]),
+        fingerprint: format!("{}-held", purpose.suffix()),
     };
+    let mut next = None;
     let uid = format!("{}-uid", purpose.suffix());
     for word in words {
         match word.split_once('=').unwrap_or((word, "")) {
             ("expires", second) => certificate.not_after = at(number(second)?),
             ("foreign", "") if profile.usage == Usage::Authority => {
                 certificate.signed_by = Some("another".into());
-                certificate.trusts = BTreeSet::from(["another".into()]);
+                certificate.trusts = BTreeSet::from([named("another")]);
             }
+            ("issued", second) => {
+                (certificate.not_before, certificate.not_after) = profile.validity(at(number(second)?));
+            }
+            ("signer", key) => certificate.signed_by = Some(key.into()),
+            ("trusts", keys) => certificate.trusts = keys.split(',').map(named).collect(),
+            ("next", key) => next = Some(named(key)),
             ("foreign", "") => certificate.signed_by = Some("another".into()),
             ("other-names", "") => certificate.dns_names = vec!["kv.example.com".into()],
             ("malformed", "") => {
-                return Ok(Secret { uid, certificate: Seen::Unknown(Flaw::Malformed("tls.crt".into())) });
+                let certificate = Seen::Unknown(Flaw::Malformed("tls.crt".into()));
+                return Ok(Secret { uid, certificate, next: None });
             }
             _ => return Err(format!("{word} is not understood")),
         }
     }
-    Ok(Secret { uid, certificate: Seen::Known(certificate) })
+    Ok(Secret { uid, certificate: Seen::Known(certificate), next })
+}
+
+fn named(key: &str) -> Authority {
+    Authority { key: key.into(), subject: format!("CN={key}") }
+}
+
+/// `peer-tls old`, `peer-tls trusts=A,B`, `peer-tls silent`: what a port of a pod shows instead of what its Secret holds.
+pub fn read_port(ordinal: Ordinal, words: &[&str], seen: &mut Observed) -> Result<()> {
+    let (&which, rest) = words.split_first().ok_or("port ORDINAL peer-tls or server-tls")?;
+    let served = Purpose::ALL.into_iter().filter(|it| it.port().is_some());
+    let purpose = served.into_iter().find(|it| it.suffix() == which).ok_or("no such port")?;
+    let held = shown(seen, purpose).ok_or("there is no such Secret")?;
+    let pod = seen.pods.get_mut(&ordinal).ok_or("there is no such pod")?;
+    let Seen::Known(mut handshake) = held else { return Ok(()) };
+    for word in rest {
+        match word.split_once('=').unwrap_or((word, "")) {
+            ("held", "") => {
+                pod.handshakes.remove(&purpose);
+                return Ok(());
+            }
+            ("silent", "") => {
+                pod.handshakes.insert(purpose, Seen::Unknown("connection refused".into()));
+                return Ok(());
+            }
+            ("old", "") => handshake.certificate = format!("{which}-old"),
+            ("trusts", keys) => handshake.trusts = keys.split(',').map(|it| named(it).subject).collect(),
+            _ => return Err(format!("{word} is not understood")),
+        }
+    }
+    pod.handshakes.insert(purpose, Seen::Known(handshake));
+    Ok(())
+}
+
+/// Ports show what their Secrets hold, unless a line says otherwise.
+pub fn show_secrets(seen: &mut Observed) {
+    for purpose in Purpose::ALL.into_iter().filter(|it| it.port().is_some()) {
+        let Some(held) = shown(seen, purpose) else { continue };
+        let running = seen.pods.values_mut().filter(|pod| pod.etcd == Process::Started);
+        for pod in running {
+            pod.handshakes.entry(purpose).or_insert_with(|| held.clone());
+        }
+    }
+}
+
+fn shown(seen: &Observed, purpose: Purpose) -> Option<Seen<Handshake, String>> {
+    let held = seen.secrets.get(&purpose)?.certificate.known()?;
+    let trusts = held.trusts.iter().map(|it| it.subject.clone()).collect();
+    Some(Seen::Known(Handshake { certificate: held.fingerprint.clone(), trusts }))
 }

@@ -21,7 +21,7 @@ use etcd_operator_core::version::downgrade::Downgrade;
 use jiff::Timestamp;
 
 use authentication::read_auth;
-use secrets::{names, read_secret, read_tls};
+use secrets::{names, read_port, read_secret, read_tls, show_secrets};
 
 #[path = "authentication.rs"]
 mod authentication;
@@ -46,6 +46,7 @@ pub fn read(description: &str) -> Result<(Goal, Observed)> {
         let words: Vec<&str> = line.split_whitespace().collect();
         understand(&words, &mut goal, &mut seen).map_err(|problem| format!("{problem}, in: {line}"))?;
     }
+    show_secrets(&mut seen);
     Ok((goal, seen))
 }
 
@@ -115,6 +116,9 @@ fn understand(words: &[&str], goal: &mut Goal, seen: &mut Observed) -> Result<()
         ("tls", rest) => read_tls(rest, goal, seen),
         ("auth", rest) => read_auth(rest, goal, seen),
         ("secret", [which, rest @ ..]) => read_secret(which, rest, goal, seen),
+        ("port" | "ports", [which, rest @ ..]) => {
+            range(which, 10)?.try_for_each(|ordinal| read_port(Ordinal(ordinal as u8), rest, seen))
+        }
         ("node", [name, rest @ ..]) => read_node(name, rest, seen),
         ("nodes", [word]) => read_nodes(word, seen),
         ("leader", [who]) => read_leader(who, seen),
@@ -280,6 +284,10 @@ fn read_cluster(words: &[&str], cluster: &mut Cluster) -> Result<()> {
             ("finalizer", "") => cluster.finalizer = true,
             ("deleting", "") => cluster.deleting = true,
             ("generation", generation) => cluster.generation = Some(number(generation)?),
+            ("rotation", request) => {
+                let (token, keys) = request.split_once('/').ok_or("rotation=TOKEN/KEYS")?;
+                cluster.rotation = Some((token.into(), keys.split(',').map(str::to_owned).collect()));
+            }
             ("restarts", request) => {
                 let (token, pods) = request.split_once('/').ok_or("restarts=TOKEN/ORDINALS")?;
                 let pods = pods.chars().map(|ordinal| format!("pod-{ordinal}-uid"));
@@ -311,6 +319,7 @@ fn read_pod(ordinal: Ordinal, words: &[&str], seen: &mut Observed) -> Result<()>
         orphaned: false,
         version: None,
         created: None,
+        handshakes: BTreeMap::new(),
     });
     for word in words {
         match *word {

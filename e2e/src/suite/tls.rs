@@ -9,6 +9,7 @@ mod connections;
 mod dialled;
 mod hardening;
 mod renewal;
+mod rotation;
 
 use ::testbed::cluster::{Config, DnsProfile};
 use futures::FutureExt;
@@ -41,6 +42,12 @@ pub fn tests(field: &Topology) -> Vec<Test> {
         }),
         field.exclusive("tls::expiring_certificates_are_renewed_without_a_restart", |c| {
             renewal::without_a_restart(c).boxed_local()
+        }),
+        field.exclusive("tls::short_certificates_are_renewed_again_and_again", |c| {
+            renewal::again_and_again(c).boxed_local()
+        }),
+        field.exclusive("tls::authorities_are_rotated_under_clients", |c| {
+            rotation::under_clients(c).boxed_local()
         }),
         noreverse.shared("tls::members_accept_each_other_without_reverse_dns", |c| {
             connections::scaled(c).boxed_local()

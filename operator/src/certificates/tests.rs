@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use etcd_operator_core::names::Names;
 use etcd_operator_core::observed::{self, Observed, Ordinal, Seen};
-use etcd_operator_core::tls::{Purpose, Scheme, State, Transport, judge, profiles, read};
+use etcd_operator_core::tls::{Purpose, Scheme, State, Transport, judge, profiles, read, read_next};
 use jiff::SignedDuration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_rustls::TlsAcceptor;
@@ -58,7 +58,8 @@ fn what_is_issued_is_what_the_profile_asks_for() {
         let authority = read(authority.data.as_ref()).expect("it is complete");
         assert!(certificate.signed_by.is_some(), "{purpose:?}");
         assert_eq!(certificate.signed_by, authority.signed_by);
-        assert_eq!(certificate.trusts, certificate.signed_by.into_iter().collect());
+        let trusts: Vec<_> = certificate.trusts.iter().map(|it| it.key.clone()).collect();
+        assert_eq!(trusts, certificate.signed_by.into_iter().collect::<Vec<_>>());
         assert!(part(&issued[&purpose], PRIVATE_KEY).starts_with(b"-----BEGIN PRIVATE KEY-----\n"));
     }
 }
@@ -84,7 +85,7 @@ fn what_is_issued_is_valid_and_no_two_are_alike() {
     let mut seen = Observed { now: NOW, ..Observed::nothing_of("uid") };
     for (&purpose, secret) in &issued {
         let certificate = read(secret.data.as_ref()).map_or_else(Seen::Unknown, Seen::Known);
-        seen.secrets.insert(purpose, observed::Secret { uid: "uid".into(), certificate });
+        seen.secrets.insert(purpose, observed::Secret { uid: "uid".into(), certificate, next: None });
     }
     for (purpose, state) in judge(&profiles(&names(), BOTH), &seen) {
         assert!(matches!(state, State::Valid { .. }), "{purpose:?}: {state:?}");
@@ -212,4 +213,57 @@ fn each_certificate_can_be_used_for_its_purpose_and_nothing_else() {
         };
         assert_eq!(extended, expected, "{purpose:?}");
     }
+}
+
+/// The Secret of an authority after this step.
+fn rotated(authority: &Secret, stage: Stage) -> Secret {
+    let profile = &profiles(&names(), BOTH)[&Purpose::PeerAuthority];
+    secret(
+        Purpose::PeerAuthority,
+        rotate(profile, authority, stage, Timestamp::now()).expect("it is written"),
+    )
+}
+
+fn leaf(authority: &Secret) -> Secret {
+    let content = issue(&profiles(&names(), BOTH)[&Purpose::Peer], Some(authority), Timestamp::now());
+    secret(Purpose::Peer, content.expect("it is issued"))
+}
+
+/// At every step, members with the certificates and authorities of two steps that follow each other accept each other.
+#[tokio::test]
+async fn an_authority_gives_way_to_its_successor_while_both_are_trusted() {
+    let first = all(Timestamp::now()).remove(&Purpose::PeerAuthority).expect("it is issued");
+    let introduced = rotated(&first, Stage::Introduce);
+    let promoted = rotated(&introduced, Stage::Promote);
+    let withdrawn = rotated(&promoted, Stage::Withdraw);
+    let [a, b, c, d] = [&first, &introduced, &promoted, &withdrawn].map(leaf);
+    for (one, other) in [(&a, &b), (&b, &c), (&c, &d)] {
+        for (client, server) in [(one, other), (other, one)] {
+            assert_eq!(connect(client, server, &names().peer_host()).await, Ok(7));
+        }
+    }
+    assert!(connect(&a, &d, &names().peer_host()).await.is_err());
+
+    let held = |secret: &Secret| read(secret.data.as_ref()).expect("it can be read");
+    assert_eq!(held(&a).signed_by, held(&b).signed_by, "it signs nothing yet");
+    assert_ne!(held(&b).signed_by, held(&c).signed_by);
+    assert_eq!([&a, &b, &c, &d].map(|it| held(it).trusts.len()), [1, 2, 2, 1]);
+    let subjects: std::collections::BTreeSet<_> = held(&c).trusts.into_iter().map(|it| it.subject).collect();
+    assert_eq!(subjects.len(), 2, "they can be told apart: {subjects:?}");
+    let next = read_next(introduced.data.as_ref()).expect("it is there");
+    assert_eq!(Some(next.key), held(&c).signed_by);
+    for secret in [&promoted, &withdrawn] {
+        let keys: Vec<_> = secret.data.iter().flat_map(|data| data.keys()).collect();
+        assert_eq!(keys, [AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY], "no other key is left");
+    }
+}
+
+#[test]
+fn a_certificate_does_not_outlive_its_authority() {
+    let issued = all(NOW);
+    let authority = &issued[&Purpose::PeerAuthority];
+    let end = read(authority.data.as_ref()).expect("it can be read").not_after;
+    let profile = &profiles(&names(), BOTH)[&Purpose::Peer];
+    let late = issue(profile, Some(authority), end - SignedDuration::from_hours(1)).expect("it is issued");
+    assert_eq!(read(Some(&late)).expect("it can be read").not_after, end);
 }

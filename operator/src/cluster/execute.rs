@@ -4,7 +4,7 @@ use etcd_operator_core::auth::Password;
 use etcd_operator_core::request::{Call, Change, MemberChange, Request, Target, Write, http};
 use etcd_operator_core::round::Outcome;
 use etcd_operator_core::status::Trouble;
-use etcd_operator_core::tls::Profiles;
+use etcd_operator_core::tls::{Profiles, Purpose};
 use jiff::Timestamp;
 use kube::Client;
 use serde_json::Value;
@@ -47,12 +47,17 @@ impl Executor<'_> {
 
     /// The content of a Secret that is written.
     fn issue(&self, write: &Write) -> Option<Result<Content, Outcome>> {
-        let Change::Issue(purpose) = write.change else { return None };
+        let (Change::Issue(purpose) | Change::Rotate(purpose, _)) = write.change else { return None };
         let Some(profile) = self.certificates.get(&purpose) else {
             return Some(Err(not_done("the cluster does not need it")));
         };
-        let authority = purpose.issuer().and_then(|it| self.observation.objects.secrets.get(&it));
-        let issued = certificates::issue(profile, authority.map(|it| &**it), Timestamp::now());
+        let secret = |purpose: Purpose| self.observation.objects.secrets.get(&purpose).map(|it| &**it);
+        let issued = match (&write.change, secret(purpose)) {
+            (Change::Rotate(_, stage), Some(there)) => {
+                certificates::rotate(profile, there, *stage, Timestamp::now())
+            }
+            _ => certificates::issue(profile, purpose.issuer().and_then(secret), Timestamp::now()),
+        };
         Some(issued.map_err(|error| not_done(&error.to_string())))
     }
 

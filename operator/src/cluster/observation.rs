@@ -1,6 +1,7 @@
 //! One observation of a cluster: its objects and its members together.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use etcd_operator_core::auth::Password;
@@ -9,6 +10,7 @@ use etcd_operator_core::names::Names;
 use etcd_operator_core::observe::{Objects, observe};
 use etcd_operator_core::observed::{MemberId, Observed, Ordinal};
 use etcd_operator_core::round::Memory;
+use etcd_operator_core::tls::Purpose;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Event, Pod};
@@ -16,8 +18,8 @@ use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
 
 use super::ask::{Asked, Connections, Endpoint};
-use super::pods;
 use super::worker::Context;
+use super::{handshake, pods};
 use crate::credentials::{Credentials, Security, Unusable};
 use crate::telemetry::chain;
 
@@ -59,17 +61,20 @@ impl Observation {
         };
         let unexplained = memory.note_missing(!objects.missing_pods().is_empty(), Timestamp::now());
         let set = objects.set.as_deref().filter(|_| unexplained);
-        let questions = objects.questions(goal);
+        let questions = objects.questions(goal, memory);
         let about_auth = objects.auth_questions(goal, memory, Timestamp::now());
-        let (mut asked, events) = futures::join!(
+        let ports = ports(&objects, names, memory);
+        let (mut asked, handshakes, events) = futures::join!(
             connections.ask(&context.reach, &addresses, names, questions, memory),
+            handshake::all(&context.reach, &ports, memory),
             events_of(&context.client, names, set),
         );
         if let Some(questions) = about_auth {
             let secret = objects.root_password.as_deref();
             asked.ask_auth(questions, secret.and_then(|it| Password::read(it).ok())).await;
         }
-        let mut seen = observe(&objects, names, &asked.replies, &events, memory, Timestamp::now());
+        let mut seen =
+            observe(&objects, names, &asked.replies, &handshakes, &events, memory, Timestamp::now());
         memory.note_auth(&mut seen, asked.auth.clone(), objects.root_password(goal));
         Self { objects, seen, asked }
     }
@@ -80,6 +85,25 @@ impl Observation {
         let (ordinal, _) = answers.find(|(_, it)| it.known().is_some_and(|it| it.member == member))?;
         self.objects.pods.get(ordinal)?.metadata.uid.as_deref()
     }
+}
+
+/// The ports that are asked what they show. The operator's certificate opens the client port. The peer port lets nobody in who
+/// is no member, and shows what it has before.
+fn ports(objects: &Objects, names: &Names, memory: &Memory) -> Vec<handshake::Port> {
+    let asked = objects.asked_ports(memory, Timestamp::now()).into_iter();
+    let port = |ordinal: Ordinal, purpose: Purpose| {
+        let own = objects.secrets.get(&Purpose::Operator).filter(|_| purpose == Purpose::Server);
+        Some(handshake::Port {
+            ordinal,
+            purpose,
+            pod: pods::address(objects.pods.get(&ordinal)?)?,
+            number: purpose.port()?,
+            host: names.pod_host(ordinal),
+            trusted: Arc::clone(objects.secrets.get(&purpose)?),
+            own: own.cloned(),
+        })
+    };
+    asked.flat_map(|(ordinal, it)| it.into_iter().filter_map(move |it| port(ordinal, it))).collect()
 }
 
 /// What the StatefulSet's controller reports.

@@ -267,7 +267,7 @@ impl Worker {
 
     /// What the API server responded to a step, which is newer than what was read.
     fn learn(&mut self, action: &Action, response: Option<&Value>) {
-        if let Action::IssueCertificate { purpose, .. } = action {
+        if let Action::IssueCertificate { purpose, .. } | Action::RotateAuthority { purpose, .. } = action {
             self.secrets.wrote(*purpose, response);
         }
         let written = response.filter(|_| action.changes_cluster());

@@ -133,7 +133,8 @@ pub fn by_hand() {
         let is_over = |it: &Recorder| it.condition(condition::AUTH_READY).is_null();
         stage.until_within(NOTICED, "no longer rejected", is_over).await;
         let login = || ConnectOptions::new().with_user(User::Root.name(), "x");
-        let logs_in = async || Member::new(&stage.namespace, 0).client_as(&identity, Some(login())).await.is_ok();
+        let logs_in =
+            async || Member::new(&stage.namespace, 0).client_as(&identity, Some(login())).await.is_ok();
         assert!(logs_in().await, "it is enabled");
         stage.edit(&json!({"security": {"auth": {"enabled": false}}})).await.expect("it is accepted");
         let disabled = async {

@@ -16,7 +16,7 @@ use crate::access::{Identity, Member, certificates};
 use crate::inside;
 use crate::recorder::Recorder;
 use crate::stage::Stage;
-use crate::steps::Until;
+use crate::steps::{Until, is_rotated, part, rotate};
 use crate::world::{CLUSTER, names, world};
 
 const SIZE: u8 = 3;
@@ -26,6 +26,8 @@ const LEAFS: [Purpose; 4] = [Purpose::Peer, Purpose::Server, Purpose::Operator, 
 const NOTICED: Duration = Duration::from_secs(110);
 /// The shortest life of a certificate. It is renewed when a third of it is left.
 const SHORT: Duration = Duration::from_secs(60);
+/// Six restarts, and the time that clients have to read their certificates.
+const ROTATED: Duration = Duration::from_secs(150);
 /// Of everything between the operator and the files of a pod.
 const SOON: Duration = Duration::from_secs(5);
 
@@ -87,6 +89,48 @@ pub fn renewal() {
         // What was there before the renewal has expired by then.
         tokio::time::sleep(SHORT / 3).await;
         assert_eq!(stage.recorder.members(), pods, "no member restarts");
+        stage.end().await;
+    });
+}
+
+/// Of peers and of clients at once: each member restarts twice. Certificates are valid for a minute and a half, so clients have half
+/// a minute to read theirs.
+pub fn rotation() {
+    world().runtime.block_on(async {
+        let mut stage = Stage::start(world()).await;
+        let certificates = json!({"validitySeconds": 90});
+        let security = json!({"tls": {"certificates": certificates}});
+        stage.create(json!({"size": SIZE, "version": inside::TWO_LEARNERS, "security": security})).await;
+        stage.write();
+        let authorities = [Purpose::PeerAuthority, Purpose::ClientAuthority];
+        let before = authorities.map(|it| part(&stage.recorder, it, CERTIFICATE_KEY));
+        let (pods, previous) = (stage.recorder.members(), Identity::of(&stage.recorder, Purpose::Client));
+        let begun = Instant::now();
+        rotate(&stage.clusters, "first").await;
+        let rotated = |it: &Recorder| {
+            let all = authorities.iter().zip(&before);
+            all.into_iter().all(|(purpose, before)| is_rotated(it, *purpose, before.as_ref()))
+                && Until::Ready(SIZE).holds(it)
+        };
+        stage.until_within(ROTATED, "rotated", rotated).await;
+        println!("rotated after {:.1} s", begun.elapsed().as_secs_f64());
+        let now = stage.recorder.members();
+        assert!(pods.iter().all(|(pod, before)| now.get(pod) != Some(before)), "every member restarts");
+        members_show_what_their_secrets_hold(&stage).await;
+        // Members do not accept what the previous authority signed.
+        let current = Identity::of(&stage.recorder, Purpose::Client);
+        for ordinal in 0..SIZE {
+            let member = Member::new(&stage.namespace, ordinal);
+            let response = member.get(CLIENT_PORT, &current, "/version").await;
+            assert!(matches!(response, Ok((200, _))), "{response:?}");
+            let response = member.get(CLIENT_PORT, &previous.trusting_as(&current), "/version").await;
+            assert!(response.is_err(), "{response:?}");
+        }
+        // The same annotation again has no effect.
+        let resource_versions = versions(&stage.recorder);
+        rotate(&stage.clusters, "first").await;
+        tokio::time::sleep(SOON).await;
+        assert_eq!(versions(&stage.recorder), resource_versions);
         stage.end().await;
     });
 }

@@ -57,6 +57,7 @@ fn trials() -> Vec<Trial> {
             "an_authority_that_is_deleted_is_reported_and_nothing_is_issued",
             certificates::deleted_authority,
         ),
+        trial("authorities_are_rotated_under_clients_that_write", certificates::rotation),
         trial("a_certificate_that_is_deleted_is_issued_again", certificates::deleted_leaf)
             .with_ignored_flag(true),
         trial("certificates_are_renewed_without_a_restart", certificates::renewal).with_ignored_flag(true),

@@ -53,8 +53,8 @@ pub struct Scenario {
     pub keeps_serving: bool,
     pub version: &'static str,
     pub on_delete: &'static str,
-    /// Connections to members are not encrypted.
-    pub plain: bool,
+    /// `spec.security.tls`.
+    pub tls: &'static str,
     /// How long each step after the setup may take.
     pub limit: Duration,
 }
@@ -62,8 +62,8 @@ pub struct Scenario {
 impl Scenario {
     pub const fn new(name: &'static str, steps: &'static [Step]) -> Self {
         let (setup, keeps_serving, version) = (0, false, inside::TWO_LEARNERS);
-        let (on_delete, plain, limit) = ("Retain", false, LIMIT);
-        Self { name, steps, setup, keeps_serving, version, on_delete, plain, limit }
+        let (on_delete, tls, limit) = ("Retain", "{}", LIMIT);
+        Self { name, steps, setup, keeps_serving, version, on_delete, tls, limit }
     }
 }
 

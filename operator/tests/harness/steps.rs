@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use etcd_operator_core::api::EtcdCluster;
+use etcd_operator_core::asked::ROTATE_CA;
 use etcd_operator_core::etcd_config::PEER_PORT;
 use etcd_operator_core::form;
 use etcd_operator_core::names::{
-    ADOPT_ANNOTATION, CLUSTER_LABEL, FORM_ANNOTATION, MEMBER_ID_LABEL, condition,
+    ADOPT_ANNOTATION, ANNOTATION_OF, CLUSTER_LABEL, FORM_ANNOTATION, MEMBER_ID_LABEL, condition, reason,
 };
+use etcd_operator_core::tls::{AUTHORITY_KEY, CERTIFICATE_KEY, NEXT_CERTIFICATE_KEY, Purpose};
+use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
@@ -51,6 +54,8 @@ pub enum Step {
     Reissue(&'static str),
     /// A merge patch of the spec that enables authentication.
     Auth(&'static str),
+    /// A user asks for other authorities of peers, with this token.
+    Rotate(&'static str),
     /// A merge patch of the spec that leaves every volume with this size and class.
     Volumes(&'static str, Volumes),
 }
@@ -97,6 +102,11 @@ pub enum Until {
     },
     /// Ready, and authentication is enabled.
     Authenticated(u8),
+    /// Ready, and all members trust another authority than before.
+    Rotated {
+        size: u8,
+        before: Option<ByteString>,
+    },
     /// Ready, and every volume is like this.
     Provisioned {
         size: u8,
@@ -139,9 +149,8 @@ impl<'a> Cluster<'a> {
             Step::Size(size) | Step::Adopt(size) => {
                 let (version, on_delete) = (scenario.version, scenario.on_delete);
                 let mut spec = json!({"size": size, "version": version, "storage": {"onDelete": on_delete}});
-                if scenario.plain {
-                    spec["security"] = json!({"tls": {"enabled": false}});
-                }
+                let tls: Value = serde_json::from_str(scenario.tls).expect("it is JSON");
+                spec["security"] = json!({ "tls": tls });
                 let mut cluster = EtcdCluster::new(CLUSTER, serde_json::from_value(spec).expect("a spec"));
                 let adopts = self.uid.take().filter(|_| matches!(step, Step::Adopt(_)));
                 let adopts = adopts.map(|uid| (ADOPT_ANNOTATION.to_owned(), uid));
@@ -218,6 +227,11 @@ impl<'a> Cluster<'a> {
                 auth::prepare(self.world, self.namespace, self.recorder).await;
                 self.edit(change).await;
                 Until::Authenticated(self.size.unwrap_or_default())
+            }
+            Step::Rotate(token) => {
+                let before = part(self.recorder, Purpose::PeerAuthority, CERTIFICATE_KEY);
+                rotate(&clusters, token).await;
+                Until::Rotated { size: self.size.unwrap_or_default(), before }
             }
             Step::Volumes(change, volumes) => {
                 self.edit(change).await;
@@ -319,6 +333,10 @@ impl Until {
                     && recorder.members() == *members
             }
             Self::Authenticated(size) => auth::is_enabled(recorder) && is_ready(&cluster(), *size),
+            Self::Rotated { size, before } => {
+                let peer = is_rotated(recorder, Purpose::PeerAuthority, before.as_ref());
+                peer && is_ready(&cluster(), *size)
+            }
             Self::Provisioned { size, volumes } => {
                 let all = (0..*size).all(|it| has_volume(recorder, it, *volumes));
                 all && is_ready(&cluster(), *size)
@@ -349,6 +367,29 @@ impl Until {
             }
         }
     }
+}
+
+pub async fn rotate(clusters: &Api<EtcdCluster>, token: &str) {
+    let annotations = json!({format!("{ANNOTATION_OF}{ROTATE_CA}"): token});
+    let change = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
+    clusters.patch(CLUSTER, &PatchParams::default(), &change).await.expect("it is accepted");
+}
+
+/// Another authority signs, it alone is trusted, and members were seen to trust and serve what they should.
+pub fn is_rotated(recorder: &Recorder, authority: Purpose, before: Option<&ByteString>) -> bool {
+    let [own, trusted, next] =
+        [CERTIFICATE_KEY, AUTHORITY_KEY, NEXT_CERTIFICATE_KEY].map(|key| part(recorder, authority, key));
+    let leafs = Purpose::ALL.into_iter().filter(|it| it.issuer() == Some(authority));
+    let leafs = leafs.filter(|it| recorder.has_secret(*it));
+    own.as_ref() != before
+        && own == trusted
+        && next.is_none()
+        && leafs.into_iter().all(|it| part(recorder, it, AUTHORITY_KEY) == trusted)
+        && recorder.condition(condition::TLS_READY)["reason"] == reason::CERTIFICATES_VALID
+}
+
+pub fn part(recorder: &Recorder, purpose: Purpose, key: &str) -> Option<ByteString> {
+    recorder.secret(purpose)?.data?.remove(key)
 }
 
 /// The form that all members had together last.

@@ -1,6 +1,6 @@
 //! Every effect of a scenario, met by every kind of fault: what comes out has to be what comes out undisturbed.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::faults::kube::TEMPLATE;
 use crate::faults::{Fault, Faults, Hits};
@@ -96,8 +96,17 @@ pub const AUTH: Scenario = Scenario {
         ],
     )
 };
+/// Two restarts of each member, in which members always accept each other. Without TLS for clients nothing waits for these.
+pub const ROTATE: Scenario = Scenario {
+    setup: 1,
+    keeps_serving: true,
+    tls: r#"{"clientTLSEnabled": false}"#,
+    limit: Duration::from_secs(90),
+    ..Scenario::new("rotate 3", &[Step::Size(3), Step::Rotate("first")])
+};
 /// As all clusters of earlier versions.
-const PLAIN: Scenario = Scenario { name: "scale 1, 3, 1 in plain text", plain: true, ..SCALE };
+const PLAIN: Scenario =
+    Scenario { name: "scale 1, 3, 1 in plain text", tls: r#"{"enabled": false}"#, ..SCALE };
 const GROWN: Volumes = Volumes { size: "20Gi", class: "standard" };
 const MOVED: Volumes = Volumes { size: "10Gi", class: "standard-retain" };
 /// No member restarts, and the StatefulSet is created again.
@@ -115,12 +124,13 @@ pub const MOVE: Scenario = Scenario {
         &[Step::Size(3), Step::Volumes(r#"{"storage": {"storageClassName": "standard-retain"}}"#, MOVED)],
     )
 };
-pub const ALL: [Scenario; 17] = [
+pub const ALL: [Scenario; 18] = [
     CREATE,
     SCALE,
     PLAIN,
     REISSUE,
     AUTH,
+    ROTATE,
     STOP,
     START,
     DELETE,

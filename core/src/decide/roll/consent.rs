@@ -25,7 +25,7 @@ impl Roll<'_> {
     /// A restart that stops writes needs the consent of a user, or a window that is open. What has begun is completed.
     pub(super) fn may_begin(&self, members: &Members, pod: &Pod) -> bool {
         members.voters().count() >= TOLERATES_A_RESTART
-            || self.reasons(pod).any(|reason| reason.origin() == Origin::User)
+            || self.reasons(pod).any(|reason| reason.origin() != Origin::Operator)
             || self.window() == Opening::Now
     }
 

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use crate::decide::Goal;
 use crate::observed::{Observed, Pod};
+use crate::tls::{Purpose, Trust, is_urgent};
 
 /// In the order in which they are reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -12,6 +13,12 @@ pub enum Reason {
     FormDiffers,
     /// The operator accepted a restart while this pod existed.
     RestartRequested,
+    /// A user asked for other authorities than its ports trust.
+    RotationRequested,
+    /// It has to trust other authorities before the one that signs expires.
+    AuthorityExpires,
+    /// Its ports trust other authorities than they should.
+    TrustDiffers,
     /// The operator cannot work with the agent in its pod.
     AgentRequired,
 }
@@ -23,10 +30,19 @@ pub enum Origin {
     User,
     /// Where a restart stops writes, it waits for consent or a window.
     Operator,
+    /// To wait any longer would stop more.
+    Deadline,
 }
 
 impl Reason {
-    const ALL: [Self; 3] = [Self::FormDiffers, Self::RestartRequested, Self::AgentRequired];
+    const ALL: [Self; 6] = [
+        Self::FormDiffers,
+        Self::RestartRequested,
+        Self::RotationRequested,
+        Self::AuthorityExpires,
+        Self::TrustDiffers,
+        Self::AgentRequired,
+    ];
 
     pub fn of(pod: &Pod, goal: &Goal, seen: &Observed) -> impl Iterator<Item = Self> {
         Self::ALL.into_iter().filter(move |reason| reason.holds(pod, goal, seen))
@@ -40,14 +56,23 @@ impl Reason {
             Self::RestartRequested => {
                 seen.cluster.restart.as_ref().is_some_and(|(_, pods)| pods.contains(&pod.uid))
             }
+            Self::RotationRequested => {
+                let asked = seen.cluster.rotation.as_ref();
+                let is_asked = |key: &str| asked.is_some_and(|(_, keys)| keys.contains(key));
+                differing(pod, goal, seen)
+                    .any(|it| is_asked(it.signer) || it.next.is_some_and(|next| is_asked(&next.key)))
+            }
+            Self::AuthorityExpires => differing(pod, goal, seen).any(|trust| is_urgent(&trust, seen.now)),
+            Self::TrustDiffers => differing(pod, goal, seen).next().is_some(),
             Self::AgentRequired => pod.agent < goal.lowest_agent,
         }
     }
 
     pub fn origin(self) -> Origin {
         match self {
-            Self::FormDiffers | Self::RestartRequested => Origin::User,
-            Self::AgentRequired => Origin::Operator,
+            Self::FormDiffers | Self::RestartRequested | Self::RotationRequested => Origin::User,
+            Self::AuthorityExpires => Origin::Deadline,
+            Self::TrustDiffers | Self::AgentRequired => Origin::Operator,
         }
     }
 
@@ -56,7 +81,16 @@ impl Reason {
         match self {
             Self::FormDiffers => "with the changed spec",
             Self::RestartRequested => "as requested",
+            Self::RotationRequested => "to rotate authorities as requested",
+            Self::AuthorityExpires => "to trust another authority before its own expires",
+            Self::TrustDiffers => "to trust other authorities",
             Self::AgentRequired => "with the agent that this operator requires",
         }
     }
+}
+
+/// The authorities that this pod does not trust as it should.
+fn differing<'a>(pod: &'a Pod, goal: &'a Goal, seen: &'a Observed) -> impl Iterator<Item = Trust<'a>> {
+    let authorities = goal.certificates.keys().filter(|it: &&Purpose| it.issuer().is_none());
+    authorities.filter_map(|&it| Trust::of(it, seen)).filter(|trust| trust.differs(pod))
 }

@@ -55,7 +55,7 @@ fn with_finalizer() -> Objects {
 /// What the round sends about these objects, at this second.
 fn work(round: &mut Round, objects: &Objects, second: i64) -> Work {
     let now = Timestamp::from_second(second).expect("a time");
-    let seen = observe(objects, &names(), &BTreeMap::new(), &[], &mut round.memory, now);
+    let seen = observe(objects, &names(), &BTreeMap::new(), &BTreeMap::new(), &[], &mut round.memory, now);
     let intent = validate(&objects.cluster).expect("it is valid");
     let (goal, names) = (Goal::from(&intent), names());
     let plan = decide(&goal, &seen);
@@ -230,7 +230,8 @@ fn pods_of_a_deleted_cluster_end_quickly_once_their_set_is_gone() {
 fn agents_are_told_only_when_nothing_is_left_to_do() {
     let objects = with_finalizer();
     let now = Timestamp::UNIX_EPOCH;
-    let mut seen = observe(&objects, &names(), &BTreeMap::new(), &[], &mut Default::default(), now);
+    let mut seen =
+        observe(&objects, &names(), &BTreeMap::new(), &BTreeMap::new(), &[], &mut Default::default(), now);
     let waits = || Seen::Unknown(Unanswered::AgentWaiting("for an order".into()));
     let silent = Seen::Unknown(Unanswered::Unreachable("no response".into()));
     seen.etcd.answers = Ordinal::below(3).zip([silent, waits(), waits()]).collect();
@@ -265,7 +266,8 @@ fn what_the_plan_writes_is_not_written_beside_it() {
     let (before, after) = (labels(json!({})), labels(json!({"team": "shop"})));
     let (objects, names) = (crate::surroundings::tests::settled(&before), names());
     let now = Timestamp::UNIX_EPOCH;
-    let seen = observe(&objects, &names, &BTreeMap::new(), &[], &mut Default::default(), now);
+    let seen =
+        observe(&objects, &names, &BTreeMap::new(), &BTreeMap::new(), &[], &mut Default::default(), now);
     let (goal, desired) =
         (Goal::from(&after), Desired { intent: &after, names: &names, agent_image: "op:1", operator: None });
     let beside = |plan: &Plan| {

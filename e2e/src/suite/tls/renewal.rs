@@ -7,9 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, Result, ensure};
+use etcd_operator_core::api::EtcdCluster;
+use etcd_operator_core::names::{condition, reason};
 use etcd_operator_core::tls::{CERTIFICATE_KEY, PRIVATE_KEY, Profile, Purpose, profiles};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{Pod, Secret};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};
 use rcgen::{
@@ -32,6 +35,8 @@ const LEAFS: [Purpose; 4] = [Purpose::Peer, Purpose::Server, Purpose::Operator, 
 /// Of the certificates that the test issues: enough for the operator to start and to renew them.
 const LIFETIME: Duration = Duration::from_secs(90);
 const CLOCKS_DIFFER: Duration = Duration::from_secs(300);
+/// More than two thirds of the life of certificates in [`again_and_again`].
+const GENERATION: Duration = Duration::from_secs(170);
 /// Between two writes of clients that connect anew.
 const PAUSE: Duration = Duration::from_millis(100);
 /// For what a kubelet does about a pod that changed.
@@ -74,6 +79,41 @@ pub async fn without_a_restart(context: &Context) -> Result<()> {
     ensure!(verdict.failed + verdict.unknown == 0, "operations of clients failed: {verdict:?}");
     context.step(format!("{connected} clients connected anew, and nothing failed: {verdict:?}"));
     peers_connect_again(context, &cluster).await
+}
+
+/// Three generations of certificates that live for three minutes. The status reports each as in use only when every member serves it.
+pub async fn again_and_again(context: &Context) -> Result<()> {
+    let certificates = json!({"validitySeconds": 180});
+    let (cluster, history) =
+        born(context, 3, json!({"security": {"tls": {"certificates": certificates}}})).await?;
+    cluster.agrees(&Promised::members(3)).await?;
+    let before = pods(&cluster).await?;
+    let newcomers = Newcomers::at(&cluster);
+    for generation in 1..=3 {
+        let mut ours = Vec::new();
+        for purpose in LEAFS {
+            ours.push((purpose, held(&secret(&cluster, purpose).await?)?));
+        }
+        for (purpose, old) in ours {
+            let renewed = async || Ok(held(&secret(&cluster, purpose).await?)? != old);
+            wait::until(&format!("the certificate for {purpose:?} is renewed"), GENERATION, renewed).await?;
+        }
+        taken_up(&cluster).await?;
+        let in_use = |it: &EtcdCluster| {
+            let conditions = it.status.iter().flat_map(|it| &it.conditions);
+            let valid =
+                |it: &Condition| it.type_ == condition::TLS_READY && it.reason == reason::CERTIFICATES_VALID;
+            conditions.into_iter().any(valid)
+        };
+        cluster.wait_for("renewed certificates are reported as in use", in_use).await?;
+        context.step(format!("members serve certificates of generation {generation}"));
+    }
+    let connected = newcomers.verdict()?;
+    ensure!(pods(&cluster).await? == before, "a member restarted");
+    let verdict = history.stop(LIMIT).await?;
+    ensure!(verdict.failed + verdict.unknown == 0, "operations of clients failed: {verdict:?}");
+    context.step(format!("{connected} clients connected anew, and nothing failed: {verdict:?}"));
+    Ok(())
 }
 
 /// A restarted member and the others, which never restarted, accept each other.
@@ -235,8 +275,8 @@ mod tests {
                 (&profile.common_name, &profile.dns_names, &profile.ip_addresses),
                 "{purpose:?}"
             );
-            let signer = found.signed_by.expect("it says who signed it");
-            assert!(found.trusts.contains(&signer), "{purpose:?}: signed by {signer}");
+            let signer = found.signed_by.clone().expect("it says who signed it");
+            assert!(found.trusts(&signer), "{purpose:?}: signed by {signer}");
         }
     }
 }
