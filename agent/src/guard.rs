@@ -302,7 +302,7 @@ fn begin(
 /// etcd starts with a directory that others can read, too, so this is no reason to keep it down.
 fn keep_private(settings: &Settings) {
     if let Err(error) = volume::keep_private(&settings.volume) {
-        log::warn("cannot make the data directory private", &[("error", &error.to_string())]);
+        log::warn("cannot restrict the data directory to its owner", &[("error", &error.to_string())]);
     }
 }
 
