@@ -222,7 +222,7 @@ impl Script {
         let one = self.operators == 1;
         self.faults.authority_deleted = often(3) * u64::from(one);
         self.lifetime = random.chance(300).then(|| random.between(1200, 6000));
-        if clients == Scheme::Https && random.chance(400) {
+        if clients == Scheme::Https && one && random.chance(400) {
             self.auth = if random.chance(700) { with_password() } else { Wanted::Disabled };
             self.faults.auth = random.below(16);
         }

@@ -104,7 +104,7 @@ const CORPUS: [(Bug, u64, Symptom); 23] = [
     (Bug::AuthorityReissued, 30, |problem| {
         matches!(problem, Problem::Violated(Violation::OtherAuthority(_)))
     }),
-    (Bug::AuthEnabledEarly, 1, |problem| matches!(problem, Problem::Violated(Violation::LockedOut))),
+    (Bug::AuthEnabledEarly, 3, |problem| matches!(problem, Problem::Violated(Violation::LockedOut))),
 ];
 
 fn does_not_converge(problem: &Problem) -> bool {
