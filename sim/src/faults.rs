@@ -30,8 +30,6 @@ pub struct Faults {
     pub leaf_deleted: u64,
     /// A user deletes the Secret of an authority.
     pub authority_deleted: u64,
-    /// A user asks for other authorities.
-    pub rotate: u64,
     pub kill: u64,
     pub delete_pod: u64,
     pub lose_volume: u64,
@@ -84,10 +82,6 @@ impl Faults {
         }
         if self.authority_deleted > 0 && world.random.chance(self.authority_deleted) {
             delete_secret(world, |it| it.issuer().is_none());
-        }
-        if self.rotate > 0 && world.random.chance(self.rotate) {
-            world.note(|| "a user asks for a rotation of authorities".into());
-            world.rotate_authorities();
         }
         if world.random.chance(self.set_deleted) && world.kube.objects.set.take().is_some() {
             world.note(|| "a user deletes the StatefulSet".into());

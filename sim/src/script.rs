@@ -126,7 +126,6 @@ impl Script {
             record_deleted: 0,
             leaf_deleted: 0,
             authority_deleted: 0,
-            rotate: 0,
             kill: often(15),
             delete_pod: often(10),
             lose_volume: often(6),
@@ -205,12 +204,11 @@ impl Script {
         let one = self.operators == 1;
         self.faults.authority_deleted = often(3) * u64::from(one);
         self.lifetime = random.chance(300).then(|| random.between(1200, 6000));
-        self.faults.rotate = if random.chance(300) { random.below(6) } else { 0 };
     }
 
     /// The same as it was before there was TLS.
     pub fn in_plain_text(mut self) -> Self {
-        (self.faults.leaf_deleted, self.faults.authority_deleted, self.faults.rotate) = (0, 0, 0);
+        (self.faults.leaf_deleted, self.faults.authority_deleted) = (0, 0);
         Self { tls: Transport::default(), lifetime: None, ..self }
     }
 
