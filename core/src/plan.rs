@@ -395,11 +395,10 @@ impl WaitingOn {
 
     /// When it ends by itself, if that is known.
     pub fn until(&self) -> Option<Timestamp> {
-        match self {
-            Self::Consent { opens, .. } => *opens,
-            Self::Clients { until, .. } => Some(*until),
-            _ => None,
+        if let Self::Consent { opens, .. } = self {
+            return *opens;
         }
+        if let Self::Clients { until, .. } = self { Some(*until) } else { None }
     }
 
     /// Whether an authority gives way to its successor. Members serve meanwhile.

@@ -339,14 +339,24 @@ impl World {
             let secret = objects.secrets.get(&purpose).filter(|it| it.cluster == cluster.uid);
             let authority = authorities.over(purpose);
             secret.zip(authority).is_some_and(|(it, authority)| {
-                let holds = (it.signed_by, it.trusts, None);
-                let is_rotated = Keys::of([authority.signed_by]) == authority.trusts;
-                is_rotated
-                    && holds == (authority.signed_by, authority.trusts, it.next)
-                    && it.expires > self.now
+                (it.signed_by, it.trusts) == (authority.signed_by, authority.trusts) && it.expires > self.now
             })
-        }) && cluster.goal.asked.rotation.as_ref() == cluster.rotation.as_ref().map(|(token, _)| token)
-            && !self.kube.sandboxes.keys().any(|&it| self.servers.contains_key(&it) && self.distrusts(it))
+        }) && self.rotations_are_over(cluster)
+    }
+
+    /// Only those of a cluster that is known to have bootstrapped begin and go on.
+    fn rotations_are_over(&self, cluster: &Cluster) -> bool {
+        let objects = &self.kube.objects;
+        let transport = objects.transport_or_asked();
+        if cluster.formed.is_none() || transport.is_plain() {
+            return true;
+        }
+        let accepted = cluster.rotation.as_ref().map(|(token, _)| token);
+        let asked = cluster.goal.asked.rotation.as_ref();
+        let one_each = needed(transport).filter_map(|it| objects.secrets.get(&it));
+        asked.is_none_or(|token| Some(token) == accepted)
+            && one_each.into_iter().all(|it| it.trusts == Keys::of([it.signed_by]))
+            && !self.servers.keys().any(|&it| self.distrusts(it))
     }
 
     /// Whether the etcd of a pod trusts something else than it would after a restart.
