@@ -140,7 +140,8 @@ impl Objects {
         held.map(|(purpose, it)| (purpose, handshake(it))).collect()
     }
 
-    fn trusts_differ(&self, memory: &Memory) -> bool {
+    /// Whether a pod was seen to trust something else than it would after a restart.
+    pub fn trusts_differ(&self, memory: &Memory) -> bool {
         let wanted = self.wanted_handshakes();
         let differs = |pod: &Pod| {
             let shown = memory.handshakes(&uid(pod));

@@ -183,6 +183,11 @@ impl Operator {
         let transport = objects.transport_or_asked();
         if let Some(cluster) = &objects.cluster {
             objects.secrets = self.secrets.read(cluster, transport, &live, world.now);
+            let mut running = world.servers.keys();
+            if freshness == Freshness::Live && running.any(|&it| world.distrusts(it, &objects.secrets)) {
+                self.secrets.outdate();
+                objects.secrets = self.secrets.read(cluster, transport, &live, world.now);
+            }
         }
         let memory = &mut self.round.memory;
         let Some((goal, mut seen)) = observe(world, &objects, ago, self.sight, memory) else {

@@ -112,7 +112,7 @@ pub fn pod_may_end(world: &mut World, ordinal: Ordinal, wanted: Wanted, evicted:
         return;
     }
     // Authorities change only because a user asked for that.
-    let edited = form != wanted.form || world.distrusts(ordinal);
+    let edited = form != wanted.form || world.distrusts(ordinal, &world.kube.objects.secrets);
     if !edited && agent >= world.agent {
         world.violate(Violation::VoterDisrupted { member, ordinal });
     }

@@ -200,11 +200,16 @@ impl Known {
         known
     }
 
+    /// The next observation reads them again.
+    pub fn outdate(&mut self) {
+        self.read_at = None;
+    }
+
     /// The response to a write has the Secret; without one nothing is certain.
     pub fn wrote(&mut self, purpose: Purpose, secret: Option<Secret>) {
         match secret {
             Some(secret) => drop(self.secrets.insert(purpose, secret)),
-            None => self.read_at = None,
+            None => self.outdate(),
         }
     }
 }
@@ -356,13 +361,13 @@ impl World {
         let one_each = needed(transport).filter_map(|it| objects.secrets.get(&it));
         asked.is_none_or(|token| Some(token) == accepted)
             && one_each.into_iter().all(|it| it.trusts == Keys::of([it.signed_by]))
-            && !self.servers.keys().any(|&it| self.distrusts(it))
+            && !self.servers.keys().any(|&it| self.distrusts(it, &objects.secrets))
     }
 
-    /// Whether the etcd of a pod trusts something else than it would after a restart.
-    pub fn distrusts(&self, ordinal: Ordinal) -> bool {
+    /// Whether the etcd of a pod trusts something else than it would after a restart with these Secrets.
+    pub fn distrusts(&self, ordinal: Ordinal, secrets: &Secrets) -> bool {
         let Some(sandbox) = self.kube.sandboxes.get(&ordinal) else { return false };
-        let held = Authorities::mounted(&self.kube.objects.secrets);
+        let held = Authorities::mounted(secrets);
         [Purpose::Peer, Purpose::Server].into_iter().any(|purpose| {
             let pair = sandbox.trusts.over(purpose).zip(held.over(purpose));
             pair.is_some_and(|(started, held)| started.trusts != held.trusts)

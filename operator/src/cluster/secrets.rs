@@ -90,11 +90,16 @@ impl Secrets {
         }
     }
 
+    /// The next observation reads them again.
+    pub fn outdate(&mut self) {
+        self.read_at = None;
+    }
+
     /// What became of a write: the API server responds with the Secret. Otherwise nothing is certain until the next read.
     pub fn wrote(&mut self, purpose: Purpose, response: Option<&Value>) {
         match response.and_then(|it| Secret::deserialize(it).ok()) {
             Some(secret) => self.keep(purpose, secret),
-            None => self.read_at = None,
+            None => self.outdate(),
         }
     }
 

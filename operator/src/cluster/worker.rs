@@ -154,6 +154,11 @@ impl Worker {
             self.returned(Arc::clone(&objects.cluster));
         }
         self.secrets.add_to(&mut objects, client, names).await?;
+        // No member restarts for what another operator has changed since.
+        if freshness == Freshness::Live && objects.trusts_differ(&self.round.memory) {
+            self.secrets.outdate();
+            self.secrets.add_to(&mut objects, client, names).await?;
+        }
         self.root_password.add_to(&mut objects, client, names).await?;
         Ok(Some(objects))
     }
