@@ -93,10 +93,10 @@ fn a_rotation_while_the_cluster_is_stopped_restarts_nothing() {
 fn what_members_trust_and_serve_is_observed_and_not_assumed() {
     let planted = |bug, script: Script| {
         let failure = Script { bug: Some(bug), ..script }.run().expect_err("the bug is found");
-        match *failure.problem {
-            Problem::Violated(violation) => violation,
-            other => panic!("{bug:?}: {other}"),
-        }
+        let Problem::Violated(violation) = *failure.problem else {
+            panic!("{bug:?}: {}", failure.problem);
+        };
+        violation
     };
     let rotate = || script(&[Step::RotateAuthorities]);
     let assumed = planted(Bug::TrustAssumed, rotate());

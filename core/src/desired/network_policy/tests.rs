@@ -139,7 +139,8 @@ fn what_opens_or_narrows_it_is_noticed_and_what_has_no_effect_is_not() {
     assert!(edited(&|it| it["spec"]["egress"] = json!([])));
     let everybody = json!({"ports": [{"port": 2379, "protocol": "TCP"}]});
     let rules = |it: &mut Value| it["spec"]["ingress"].as_array_mut().expect("rules").len();
-    let changes: [(&str, &dyn Fn(&mut Value)); 7] = [
+    type Edit<'a> = &'a dyn Fn(&mut Value);
+    let changes: [(&str, Edit<'_>); 7] = [
         ("a further rule", &|it| {
             let last = rules(it) - 1;
             it["spec"]["ingress"][last] = everybody.clone();
