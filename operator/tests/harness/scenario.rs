@@ -24,6 +24,8 @@ use crate::world::{CLUSTER, World};
 pub const LIMIT: Duration = Duration::from_secs(45);
 /// So long nothing is written any more at the end of a step.
 const QUIET: Duration = Duration::from_millis(500);
+/// Without a change that the undisturbed run had.
+const QUIET_INCOMPLETE: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(20);
 
 /// Waits until this holds and nothing is written any more.
@@ -124,7 +126,9 @@ impl Run<'_> {
             let until = self.cluster.take(step, scenario).await;
             let expected = reference.map(|reference| &reference.ends[index]);
             let limit = if index < scenario.setup { LIMIT } else { scenario.limit };
-            let settled = self.settled(&until, limit, expected).await;
+            let is_last = index + 1 == scenario.steps.len();
+            let changes = reference.map(|reference| &reference.changes).filter(|_| is_last);
+            let settled = self.settled(&until, limit, expected, changes).await;
             ends.push(settled.map_err(|why| format!("{step:?}: {why}"))?);
             seconds.push(begun.elapsed().saturating_sub(QUIET).as_secs_f64());
             if index == 0 && scenario.keeps_serving {
@@ -152,13 +156,17 @@ impl Run<'_> {
         until: &Until,
         limit: Duration,
         expected: Option<&Objects>,
+        changes: Option<&Changes>,
     ) -> Result<Objects, String> {
         let begun = Instant::now();
         loop {
             if self.operator.as_ref().is_some_and(Operator::has_ended) {
                 self.start_again().await;
             }
-            let quiet = self.recorder.quiet_for().min(self.faults.quiet_for()) >= QUIET;
+            // An operator that starts again can take a while before it does what is left.
+            let all_done = changes.is_none_or(|changes| *changes == self.recorder.changes());
+            let rest = if all_done { QUIET } else { QUIET_INCOMPLETE };
+            let quiet = self.recorder.quiet_for().min(self.faults.quiet_for()) >= rest;
             if quiet && until.holds(self.recorder) {
                 let objects = self.recorder.comparable(self.cluster.namespace);
                 if expected.is_none_or(|expected| *expected == objects) {

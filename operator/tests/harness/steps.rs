@@ -435,6 +435,8 @@ fn is_ready(cluster: &Value, size: u8) -> bool {
         && status["readyReplicas"] == json!(size)
         && status["replicas"] == json!(size)
         && is("Ready", "True")
-        && !is(condition::TLS_READY, "False")
+        && !conditions
+            .iter()
+            .any(|it| it["type"] == condition::TLS_READY && it["reason"] != reason::CERTIFICATES_VALID)
         && !["Reconciling", "Stalled", "WriteFailed"].iter().any(|type_| is(type_, "True"))
 }
