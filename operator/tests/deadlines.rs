@@ -254,7 +254,7 @@ async fn our_watches_end_soon_enough_for_a_dead_one_to_be_noticed() {
     let watches = loop {
         let requests = server.requests();
         let watches: Vec<_> = requests.into_iter().filter(|line| line.contains("watch=true")).collect();
-        if watches.len() == 10 {
+        if watches.len() == 11 {
             break watches;
         }
         assert!(begun.elapsed() < SLACK, "only these are watched: {watches:?}");

@@ -226,7 +226,7 @@ impl Script {
             self.auth = if random.chance(700) { with_password() } else { Wanted::Disabled };
             self.faults.auth = random.below(16);
         }
-        self.faults.rotate = if one && random.chance(300) { random.below(6) } else { 0 };
+        self.faults.rotate = if random.chance(300) { random.below(6) } else { 0 };
     }
 
     /// The same as it was before there was TLS.

@@ -18,7 +18,11 @@ pub fn volume_may_go(world: &mut World, ordinal: Ordinal, wanted: Wanted) {
     let data = claim.volume.and_then(|volume| world.kube.volumes.get(&volume)?.data.as_ref());
     // A cluster that never formed has nothing to lose.
     let ours = data.filter(|data| world.formed() == Some(data.cluster));
-    let listed = ours.is_some_and(|data| world.members_of(data.cluster).contains_key(&data.member));
+    // One of two operators can add a pod as a learner while the other one still deletes its volume. A learner has nothing that
+    // the voters do not have.
+    let counts = |peer: &Peer| !(peer.learner && world.has_rivals);
+    let listed =
+        ours.is_some_and(|data| world.members_of(data.cluster).get(&data.member).is_some_and(counts));
     if listed && !wanted.data_may_go {
         world.violate(Violation::MemberVolumeDeleted(ordinal));
     }

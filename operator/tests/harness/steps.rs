@@ -425,6 +425,10 @@ fn pod_name(ordinal: u8) -> String {
     format!("{CLUSTER}-{ordinal}")
 }
 
+/// What becomes of certificates is reported by a condition of its own.
+const CHANGING: [&str; 3] =
+    [reason::CERTIFICATES_PENDING, reason::RENEWAL_UNDER_WAY, reason::ROTATING_AUTHORITIES];
+
 /// What users would wait for.
 fn is_ready(cluster: &Value, size: u8) -> bool {
     let (status, generation) = (&cluster["status"], &cluster["metadata"]["generation"]);
@@ -435,8 +439,6 @@ fn is_ready(cluster: &Value, size: u8) -> bool {
         && status["readyReplicas"] == json!(size)
         && status["replicas"] == json!(size)
         && is("Ready", "True")
-        && !conditions
-            .iter()
-            .any(|it| it["type"] == condition::TLS_READY && it["reason"] != reason::CERTIFICATES_VALID)
+        && !conditions.iter().any(|it| CHANGING.iter().any(|reason| it["reason"] == *reason))
         && !["Reconciling", "Stalled", "WriteFailed"].iter().any(|type_| is(type_, "True"))
 }
