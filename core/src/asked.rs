@@ -18,6 +18,11 @@ pub const REPLACE_MEMBER: &str = "replace-member";
 /// Lets a supervised rollout continue to this form, which the status names.
 pub const APPROVE_ROLLOUT: &str = "approve-rollout";
 
+/// Lets a field of the spec take effect that had none when the operator first saw the cluster.
+pub const APPLY: &str = "apply";
+/// The only such field.
+const APPLY_TLS: &str = "security.tls";
+
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Asked {
@@ -25,6 +30,8 @@ pub struct Asked {
     pub move_leader: Option<MoveLeader>,
     pub replace: Option<MemberId>,
     pub approved: Option<Digest>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub apply_tls: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,11 +96,14 @@ impl Asked {
             "the ID of a member in hexadecimal, as in status.members",
             replace != Some(None),
         );
+        let apply = value(APPLY).map(|value| value == APPLY_TLS);
+        text(APPLY, APPLY_TLS, apply != Some(false));
         let asked = Self {
             restart: restart.flatten(),
             move_leader: move_leader.flatten(),
             replace: replace.flatten(),
             approved: value(APPROVE_ROLLOUT).cloned().map(Digest),
+            apply_tls: apply == Some(true),
         };
         (asked, malformed)
     }
@@ -118,7 +128,9 @@ mod tests {
             (MOVE_LEADER, "t/kv-1"),
             (REPLACE_MEMBER, "8e9e05c52164694d"),
             (APPROVE_ROLLOUT, "cd80"),
+            (APPLY, "security.tls"),
         ]);
+        assert!(asked.apply_tls);
         assert_eq!(malformed, [""; 0]);
         assert_eq!(asked.restart, Some(Restart { token: "monday".into(), pod: None }));
         assert_eq!(asked.move_leader, Some(MoveLeader { token: "t".into(), to: Ordinal(1) }));
@@ -136,6 +148,7 @@ mod tests {
             (MOVE_LEADER, "kv-1"),
             (MOVE_LEADER, "t/kv-one"),
             (REPLACE_MEMBER, "kv-1"),
+            (APPLY, "security"),
         ] {
             assert_eq!(read(&[(annotation, value)]), (Asked::default(), vec![annotation]), "{value}");
         }

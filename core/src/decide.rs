@@ -9,6 +9,7 @@ mod certificates;
 mod delete;
 mod membership;
 mod opinion;
+mod peer_urls;
 mod roll;
 mod step;
 mod stop;
@@ -24,10 +25,13 @@ use crate::assess::{Assessment, Quorum, assess};
 use crate::form::Wanted;
 use crate::intent::Intent;
 pub use crate::intent::OnStop;
+use crate::names::Names;
+use crate::observe::Objects;
 use crate::observed::{Claim, Members, Observed, Ordinal, Unanswered, VolumeForm};
 use crate::plan::{Action, Plan, Refusal, WaitingOn};
 use crate::schedule::Window;
-use crate::tls::Profiles;
+use crate::tls::{Profiles, Switch, Transport, chosen_profiles};
+use crate::validate::Problem;
 pub use delete::grace_seconds;
 pub use roll::Reason;
 pub(crate) use roll::{Roll, Trial};
@@ -65,6 +69,9 @@ pub struct Goal {
     /// What the Secrets have to hold; empty without TLS.
     #[serde(default, skip_serializing_if = "Profiles::is_empty")]
     pub certificates: Profiles,
+    /// From what is in effect to what the spec asks for; none while that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub switch: Option<Switch>,
 }
 
 impl From<&Intent> for Goal {
@@ -83,11 +90,20 @@ impl From<&Intent> for Goal {
             windows: intent.windows.clone(),
             lowest_agent: Protocol::lowest(),
             certificates: Profiles::new(),
+            switch: Some(intent.switch.clone()),
         }
     }
 }
 
 impl Goal {
+    /// With the certificates that pods need, now and in the end. While the spec breaks rules, it is what is in effect.
+    pub fn of(spec: Result<&Intent, &[Problem]>, objects: &Objects, names: &Names) -> Self {
+        let in_effect = |_| Self::in_effect(&objects.cluster.spec, objects.replicas());
+        let transport = objects.transports().reduce(Transport::or_more).unwrap_or_default();
+        let certificates = chosen_profiles(names, transport, &objects.cluster.spec.security.tls);
+        Self { certificates, ..spec.map_or_else(in_effect, Self::from) }
+    }
+
     /// So many members, and nothing else that is special. Tests begin with it.
     pub fn of_size(size: u8) -> Self {
         Self {
@@ -104,6 +120,7 @@ impl Goal {
             windows: Vec::new(),
             lowest_agent: Protocol::lowest(),
             certificates: Profiles::new(),
+            switch: None,
         }
     }
 
@@ -124,6 +141,7 @@ impl Goal {
             windows: Vec::new(),
             lowest_agent: Protocol::lowest(),
             certificates: Profiles::new(),
+            switch: None,
         }
     }
 }
@@ -133,6 +151,7 @@ impl Goal {
 struct Wishes<'a> {
     size: u8,
     asked: &'a Asked,
+    switch: Option<&'a Switch>,
     roll: Option<&'a Roll<'a>>,
     volumes: Option<&'a Volumes<'a>>,
 }
@@ -178,7 +197,8 @@ pub fn decide(goal: &Goal, seen: &Observed) -> Plan {
     let plan = match goal.size {
         0 => stop::plan(goal, &facts),
         size => {
-            let wishes = Wishes { size, asked: &goal.asked, roll: roll.as_ref(), volumes: volumes.as_ref() };
+            let (asked, switch) = (&goal.asked, goal.switch.as_ref());
+            let wishes = Wishes { size, asked, switch, roll: roll.as_ref(), volumes: volumes.as_ref() };
             let plan = membership::plan(wishes, &facts);
             // What is impossible blocks nothing else.
             let refusals = volumes.filter(|_| plan.is_settled()).map(|it| it.refusals(facts.listed()));

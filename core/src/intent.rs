@@ -20,7 +20,7 @@ use crate::names::{ADOPT_ANNOTATION, Names};
 use crate::observed::VolumeForm;
 use crate::rules::options::{DEFAULT_ELECTION_MILLISECONDS, DEFAULT_HEARTBEAT_MILLISECONDS};
 use crate::schedule::{Schedule, Window};
-use crate::tls::Transport;
+use crate::tls::Switch;
 use crate::version::Version;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -48,6 +48,8 @@ pub struct Intent {
     pub asked: Asked,
     /// The Service for clients outside, if there should be one.
     pub node_port: Option<NodePort>,
+    /// How the transport of the form leads to what the spec asks for.
+    pub switch: Switch,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -84,10 +86,10 @@ pub enum NodePort {
 }
 
 impl Intent {
-    /// A cluster keeps the transport that it was created with: to change it while members run takes more than a restart.
-    pub fn with_transport(mut self, in_effect: Option<Transport>) -> Self {
-        self.form.transport = in_effect.unwrap_or(self.form.transport);
-        self
+    /// To change the transport while members run takes more than one restart, so the form depends on what was observed.
+    pub fn with_switch(mut self, switch: Switch) -> Self {
+        self.form.transport = switch.form;
+        Self { switch, ..self }
     }
 }
 
@@ -114,6 +116,7 @@ pub(crate) fn of(cluster: &EtcdCluster) -> Option<Intent> {
     let mut pod = pod_template.unwrap_or_default();
     let pod_labels = std::mem::take(&mut pod.labels);
     let pod_annotations = std::mem::take(&mut pod.annotations);
+    let switch = Switch::at_creation(&security.tls);
     let form = Form {
         version: Version::parse(&version)?,
         repository,
@@ -121,7 +124,7 @@ pub(crate) fn of(cluster: &EtcdCluster) -> Option<Intent> {
         options: options_of(options.unwrap_or_default())?,
         pod,
         debug_image: debug_sidecar.map(|sidecar| sidecar.image),
-        transport: Transport::asked_for(&security.tls),
+        transport: switch.form,
     };
     Some(Intent {
         name: metadata.name.clone().unwrap_or_default(),
@@ -143,6 +146,7 @@ pub(crate) fn of(cluster: &EtcdCluster) -> Option<Intent> {
             Some(api::NodePort { port: None }) => Some(NodePort::Allocated),
             None => None,
         },
+        switch,
     })
 }
 

@@ -12,7 +12,7 @@ use crate::agent::Protocol;
 use crate::form::Digest;
 use crate::member::MemberProgress;
 use crate::request::Object;
-use crate::tls::{Certificate, Flaw, Purpose, Transport};
+use crate::tls::{Certificate, Flaw, Purpose, Schemes, Section, Transport};
 use crate::version::Version;
 use crate::version::downgrade::Downgrade;
 pub use nodes::{Node, Nodes, Unread};
@@ -110,7 +110,7 @@ pub struct Observed {
     pub claims: BTreeMap<Ordinal, Claim>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub secrets: BTreeMap<Purpose, Secret>,
-    /// What pods are made with; none before there is anything to make them from.
+    /// What all pods were made with last; none before there is anything to make them from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transport: Option<Transport>,
     pub etcd: Etcd,
@@ -200,6 +200,9 @@ pub struct Set {
     /// The form of the pods that it creates; none if that is not known.
     #[serde(default)]
     pub template: Option<Digest>,
+    /// What its pods are made with; none if that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transport: Option<Transport>,
     /// Its template was written by an operator that recorded no forms.
     #[serde(default)]
     pub unmarked: bool,
@@ -236,6 +239,7 @@ impl Set {
             replicas,
             rejected: BTreeMap::new(),
             template: None,
+            transport: None,
             unmarked: false,
             followed: true,
             agent: Protocol::CURRENT,
@@ -263,6 +267,12 @@ pub struct FormRecord {
     /// Members whose logs have no entries that etcd 3.7 cannot read.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub cleared: BTreeSet<MemberId>,
+    /// The digest of the same form in plain text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plain: Option<Digest>,
+    /// None if it was written by an operator that could not change the transport of a cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<Section>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -278,6 +288,9 @@ pub struct Pod {
     /// By the tag of its image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<Version>,
+    /// What its ports serve; none if that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transport: Option<Transport>,
     /// Where it runs; none before it is scheduled.
     #[serde(default)]
     pub node: Option<String>,
@@ -469,6 +482,9 @@ pub struct Member {
     pub ordinal: Option<Ordinal>,
     pub learner: bool,
     pub start: MemberProgress,
+    /// Of its peer URLs.
+    #[serde(default, skip_serializing_if = "Schemes::is_empty")]
+    pub schemes: Schemes,
 }
 
 impl Members {

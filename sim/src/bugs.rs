@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use etcd_operator_core::form::Digest;
-use etcd_operator_core::observed::{Answer, MemberId, Observed, PreflightState, Process, Seen};
+use etcd_operator_core::observed::{Answer, MemberId, Observed, Pod, PreflightState, Process, Seen};
 use etcd_operator_core::plan::{Action, Plan, Refusal, WaitingOn};
-use etcd_operator_core::tls::{Cause, Purpose};
+use etcd_operator_core::tls::{Cause, Purpose, Schemes};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
@@ -54,6 +54,8 @@ pub enum Bug {
     OldEntriesIgnored,
     /// An authority that is missing is issued anew, whatever runs.
     AuthorityReissued,
+    /// Every member is taken for one that is listed with both peer URLs.
+    PeerUrlsIgnored,
 }
 
 impl Bug {
@@ -98,6 +100,13 @@ impl Bug {
                     answer.reaches = Some(members.clone());
                 }
             }
+        }
+        let certified = |pod: &Pod| pod.transport.is_some_and(|it| it.peers.has_certificates());
+        if self == Self::PeerUrlsIgnored
+            && seen.pods.values().any(certified)
+            && let Seen::Known(members) = &mut seen.etcd.members
+        {
+            members.list.values_mut().for_each(|member| member.schemes = Schemes::BOTH);
         }
         if self == Self::ForeignVolumesIgnored {
             let own = seen.cluster.uid.clone();

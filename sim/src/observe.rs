@@ -9,6 +9,7 @@ use etcd_operator_core::observed::{
 };
 use etcd_operator_core::request::Object;
 use etcd_operator_core::round::Memory;
+use etcd_operator_core::tls::Switch;
 use jiff::Timestamp;
 
 use crate::etcd::Tick;
@@ -34,12 +35,9 @@ pub fn observe(
     ago: Tick,
     sight: Sight,
     memory: &mut Memory,
-) -> Option<(Goal, Observed)> {
+) -> Option<Observed> {
     let cluster = objects.cluster.as_ref()?;
-    let (form, volumes) = (Some(cluster.form.wanted()), Some(cluster.volumes.form()));
     let transport = objects.transport();
-    let certificates = secrets::profiles(transport.unwrap_or(cluster.tls), world.lifetime);
-    let goal = Goal { form, volumes, certificates, lowest_agent: world.agent, ..cluster.goal.clone() };
     let set = objects.set.filter(|set| set.spec.template.cluster == cluster.uid);
     let version = |object| Some(objects.identity(object)?.1);
     let mut observed = Observed {
@@ -63,6 +61,7 @@ pub fn observe(
             replicas: set.spec.replicas,
             rejected: BTreeMap::new(),
             template: Some(set.spec.template.form.digest()),
+            transport: Some(set.spec.template.form.transport),
             unmarked: false,
             followed: set.is_followed(),
             agent: set.spec.template.agent,
@@ -78,6 +77,8 @@ pub fn observe(
             held_generation: None,
             adopts: record.adopts.map(|former| uid("cluster", former)),
             cleared: objects.cleared.clone(),
+            plain: record.form.wanted().plain,
+            tls: objects.section.clone(),
         }),
         pods: objects.pods.iter().map(|(&ordinal, pod)| (ordinal, see_pod(pod))).collect(),
         preflights: own_preflights(objects, cluster.uid),
@@ -97,7 +98,21 @@ pub fn observe(
         },
     };
     memory.note_silence(&mut observed);
-    Some((goal, observed))
+    Some(observed)
+}
+
+/// What is wanted, as far as that was read.
+pub fn goal(world: &World, objects: &Objects, seen: &Observed) -> Option<Goal> {
+    let cluster = objects.cluster.as_ref()?;
+    let switch = Switch::of(&cluster.tls, cluster.goal.asked.apply_tls, seen);
+    Some(Goal {
+        form: Some(cluster.form.with(switch.form).wanted()),
+        volumes: Some(cluster.volumes.form()),
+        certificates: secrets::profiles(objects.transports(), world.lifetime),
+        lowest_agent: world.agent,
+        switch: Some(switch),
+        ..cluster.goal.clone()
+    })
 }
 
 fn see_pod(pod: &crate::kube::Pod) -> Pod {
@@ -111,6 +126,7 @@ fn see_pod(pod: &crate::kube::Pod) -> Pod {
         agent: pod.template.agent,
         orphaned: pod.set.is_none(),
         version: Some(pod.template.form.release.version()),
+        transport: Some(pod.template.form.transport),
         created: Some(time(pod.created)),
     }
 }

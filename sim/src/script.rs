@@ -3,7 +3,7 @@
 use etcd_operator_core::decide::{OnDelete, OnStop};
 use etcd_operator_core::observed::Ordinal;
 use etcd_operator_core::schedule::Window;
-use etcd_operator_core::tls::{Purpose, Scheme, Transport};
+use etcd_operator_core::tls::{ClientPort, PeerPort, Purpose, Transport};
 
 use crate::bugs::Bug;
 use crate::etcd::{Release, Tick};
@@ -76,6 +76,8 @@ pub enum Step {
     /// The annotation that asked for it is removed.
     ForgetAdoption,
     Volumes(Volumes),
+    /// A user asks for another transport.
+    Transport(Transport),
     DeleteSecret(Purpose),
     /// A user restores the authorities that are missing.
     RestoreAuthorities,
@@ -191,9 +193,9 @@ impl Script {
     /// Clusters in plain text have the stories that they had before there was anything else.
     fn draw_tls(&mut self, random: &mut Random) {
         let (clients, peers) = match random.below(1000) {
-            0..400 => (Scheme::Https, Scheme::Https),
-            400..450 => (Scheme::Https, Scheme::Http),
-            450..500 => (Scheme::Http, Scheme::Https),
+            0..400 => (ClientPort::Https, PeerPort::Https),
+            400..450 => (ClientPort::Https, PeerPort::Http),
+            450..500 => (ClientPort::Http, PeerPort::Https),
             _ => return,
         };
         self.tls = Transport { clients, peers };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use etcd_operator_core::names::Names;
 use etcd_operator_core::observed::{self, Seen};
-use etcd_operator_core::tls::{self, Certificate, Profiles, Purpose, Scheme, Transport};
+use etcd_operator_core::tls::{self, Certificate, Profiles, Purpose, Transport};
 
 use crate::etcd::Tick;
 use crate::execute::Wanted;
@@ -22,7 +22,7 @@ const KEPT_INCOMPLETE: Tick = 10;
 const MOUNTED: u64 = 300;
 const REFRESHED: u64 = 5;
 
-pub const EVERYWHERE: Transport = Transport { clients: Scheme::Https, peers: Scheme::Https };
+pub const EVERYWHERE: Transport = Transport::TLS;
 
 /// What it holds is known by the key that signed it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,15 +102,10 @@ impl Objects {
     /// What pods are made with, as [`etcd_operator_core::observe::Objects::transport`] has it.
     pub fn transport(&self) -> Option<Transport> {
         let cluster = self.cluster.as_ref()?.uid;
-        let recorded = self.record.filter(|it| it.cluster == cluster).map(|it| it.transport);
+        let recorded = self.record.filter(|it| it.cluster == cluster).map(|it| it.form.transport);
         let of_set = self.set.map(|it| it.spec.template).filter(|it| it.cluster == cluster);
         let mut of_pods = self.pods.values().map(|it| it.template).filter(|it| it.cluster == cluster);
-        recorded.or_else(|| Some(of_set.or_else(|| of_pods.next())?.transport))
-    }
-
-    pub fn transport_or_asked(&self) -> Transport {
-        let asked_for = || self.cluster.as_ref().map(|cluster| cluster.tls);
-        self.transport().or_else(asked_for).unwrap_or_default()
+        recorded.or_else(|| Some(of_set.or_else(|| of_pods.next())?.form.transport))
     }
 }
 
@@ -157,7 +152,7 @@ impl Kube {
         let there =
             |purpose: Purpose| purpose.directory().is_none() || objects.secrets.contains_key(&purpose);
         for sandbox in sandboxes.values_mut() {
-            let transport = sandbox.template.transport;
+            let transport = sandbox.template.form.transport;
             let up = !nodes_down.contains_key(&sandbox.node);
             let often = if sandbox.mounted.is_none() { MOUNTED } else { REFRESHED };
             if transport.is_plain() || !up || !random.chance(often) || !needed(transport).all(there) {
@@ -223,7 +218,7 @@ impl World {
     pub fn restore_authorities(&mut self) {
         let objects = &self.kube.objects;
         let Some(cluster) = objects.cluster.as_ref().filter(|cluster| !cluster.deleting) else { return };
-        let (cluster, transport) = (cluster.uid, objects.transport_or_asked());
+        let (cluster, transport) = (cluster.uid, objects.transports());
         for purpose in needed(transport).filter(|it| it.issuer().is_none()) {
             let secrets = &self.kube.objects.secrets;
             let mut leafs =
@@ -240,7 +235,8 @@ impl World {
 
     /// A certificate that nobody has renewed in time.
     pub fn expired(&self) -> Option<Purpose> {
-        let mut secrets = self.kube.objects.secrets.iter();
+        let transport = self.kube.objects.transports();
+        let mut secrets = self.kube.objects.secrets.iter().filter(|(it, _)| it.is_needed(transport));
         secrets.find(|(_, secret)| secret.expires <= self.now).map(|(&purpose, _)| purpose)
     }
 
@@ -253,7 +249,7 @@ impl World {
             return true;
         }
         let authorities = Authorities::of(&objects.secrets);
-        needed(objects.transport_or_asked()).all(|purpose| {
+        needed(objects.transports()).all(|purpose| {
             let secret = objects.secrets.get(&purpose).filter(|it| it.cluster == cluster.uid);
             secret.is_some_and(|it| Some(it.signed_by) == authorities.over(purpose) && it.expires > self.now)
         })

@@ -7,7 +7,7 @@ use crate::api::Quantity;
 use crate::asked::{APPROVE_ROLLOUT, Accepted, RESTART};
 use crate::names::{ADOPT_ANNOTATION, ANNOTATION_OF, Names};
 use crate::observed::{MemberId, Observed, Ordinal};
-use crate::tls::Purpose;
+use crate::tls::{Purpose, Section};
 
 /// One line for each thing that is done, awaited or refused.
 impl fmt::Display for Plan {
@@ -98,6 +98,15 @@ impl Terms<'_> {
             Action::RecordCleared { members } => {
                 let members: Vec<_> = members.iter().copied().collect();
                 format!("record that the logs of {} have no entries of 3.5", self.members(&members))
+            }
+            Action::RecordTls { section: Section::InForce } => {
+                "record that spec.security.tls takes effect".into()
+            }
+            Action::RecordTls { section: Section::Dormant(_) } => {
+                "record that spec.security.tls waits for an edit".into()
+            }
+            Action::UpdatePeerUrls { ordinal, member, schemes, cluster: _ } => {
+                format!("list member {member} ({}) with peer URLs for {schemes}", self.pod(*ordinal))
             }
             Action::DeleteSet { uid: _ } => "delete the StatefulSet".into(),
             Action::OrphanSet { uid: _ } => {

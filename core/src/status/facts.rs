@@ -104,6 +104,9 @@ fn in_effect(view: &View<'_>, reason: &'static str, message: String) -> Finding 
     if view.size() > 0 && view.seen().set.as_ref().is_none_or(|set| set.terminating) {
         return (Value::False, reason::STATEFULSET_RECREATING, RECREATING.into());
     }
+    if let Some(switching) = tls::switching(view).filter(|_| view.size() > 0) {
+        return (Value::False, reason::SWITCHING_TLS, switching);
+    }
     let held = view.refused_rollout().map(|refusal| {
         let held = "a previous version of the operator did not roll this out, and a new version of the operator alone \
                     restarts no member: the next edit of the spec rolls it out, or revert the edit";

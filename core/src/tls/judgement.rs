@@ -53,8 +53,8 @@ impl Cause {
 /// Of every Secret that the cluster needs. A Secret that pods trust is never issued again by another authority: etcd reads
 /// authorities only when it starts, so members would not accept each other.
 pub fn judge(profiles: &Profiles, seen: &Observed) -> BTreeMap<Purpose, State> {
-    let in_use = is_in_use(seen);
     let state = |(&purpose, profile): (&Purpose, &Profile)| {
+        let in_use = is_in_use(purpose, seen);
         let own = seen.secrets.get(&purpose);
         let state = match purpose.issuer() {
             None => of_authority(profile, own, in_use, seen.now),
@@ -65,10 +65,15 @@ pub fn judge(profiles: &Profiles, seen: &Observed) -> BTreeMap<Purpose, State> {
     profiles.iter().map(state).collect()
 }
 
-/// Whether members run or are about to. Volumes alone trust no authority, and neither do pods that a previous cluster left.
-fn is_in_use(seen: &Observed) -> bool {
+/// Whether members that use it run or are about to. Volumes alone trust no authority, and neither do pods that a previous
+/// cluster left.
+pub fn is_in_use(purpose: Purpose, seen: &Observed) -> bool {
     let own_pods = seen.set.is_some() || seen.transport.is_some();
-    seen.set.as_ref().is_some_and(|set| set.replicas > 0) || own_pods && !seen.pods.is_empty()
+    let there = seen.set.as_ref().is_some_and(|set| set.replicas > 0) || own_pods && !seen.pods.is_empty();
+    let of_new_pods = seen.set.as_ref().and_then(|set| set.transport);
+    let of_pods = seen.pods.values().filter_map(|pod| pod.transport);
+    let mut known = of_pods.chain(of_new_pods).chain(seen.transport).peekable();
+    there && (known.peek().is_none() || known.any(|transport| purpose.is_needed(transport)))
 }
 
 fn of_authority(profile: &Profile, secret: Option<&Secret>, in_use: bool, now: Timestamp) -> State {

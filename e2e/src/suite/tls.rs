@@ -8,6 +8,7 @@ mod application;
 mod connections;
 mod dialled;
 mod renewal;
+mod switching;
 
 use ::testbed::cluster::{Config, DnsProfile};
 use futures::FutureExt;
@@ -39,6 +40,12 @@ pub fn tests(field: &Topology) -> Vec<Test> {
         }),
         field.exclusive("tls::expiring_certificates_are_renewed_without_a_restart", |c| {
             renewal::without_a_restart(c).boxed_local()
+        }),
+        field.exclusive("tls::a_cluster_switches_to_tls_and_back_under_clients", |c| {
+            switching::there_and_back(c).boxed_local()
+        }),
+        field.exclusive("tls::what_an_older_operator_left_in_plain_text_waits_for_its_owner", |c| {
+            switching::applied(c).boxed_local()
         }),
         noreverse.shared("tls::members_accept_each_other_without_reverse_dns", |c| {
             connections::scaled(c).boxed_local()

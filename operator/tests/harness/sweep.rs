@@ -1,6 +1,6 @@
 //! Every effect of a scenario, met by every kind of fault: what comes out has to be what comes out undisturbed.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::faults::kube::TEMPLATE;
 use crate::faults::{Fault, Faults, Hits};
@@ -85,6 +85,22 @@ pub const REISSUE: Scenario = Scenario {
 };
 /// As all clusters of earlier versions.
 const PLAIN: Scenario = Scenario { name: "scale 1, 3, 1 in plain text", plain: true, ..SCALE };
+/// From plain text to TLS, with plain clients until they are refused, and back.
+pub const SWITCH: Scenario = Scenario {
+    setup: 1,
+    keeps_serving: true,
+    plain: true,
+    limit: Duration::from_secs(240),
+    ..Scenario::new(
+        "switch 3",
+        &[
+            Step::Size(3),
+            Step::Edit(r#"{"security": {"tls": {"enabled": true}}}"#),
+            Step::Edit(r#"{"security": {"tls": {"plainClients": "Refuse"}}}"#),
+            Step::Edit(r#"{"security": {"tls": {"enabled": false, "plainClients": null}}}"#),
+        ],
+    )
+};
 const GROWN: Volumes = Volumes { size: "20Gi", class: "standard" };
 const MOVED: Volumes = Volumes { size: "10Gi", class: "standard-retain" };
 /// No member restarts, and the StatefulSet is created again.
@@ -102,7 +118,7 @@ pub const MOVE: Scenario = Scenario {
         &[Step::Size(3), Step::Volumes(r#"{"storage": {"storageClassName": "standard-retain"}}"#, MOVED)],
     )
 };
-pub const ALL: [Scenario; 16] = [
+pub const ALL: [Scenario; 17] = [
     CREATE,
     SCALE,
     PLAIN,
@@ -119,6 +135,7 @@ pub const ALL: [Scenario; 16] = [
     CRASH,
     GROW,
     MOVE,
+    SWITCH,
 ];
 
 const VARIANTS: [(&str, Fault); 4] = [
