@@ -4,6 +4,7 @@ use crate::api::EtcdCluster;
 use crate::intent::{self, Intent};
 use crate::names::{ANNOTATION_OF, reason};
 use crate::rules::options::LOG_BYTES;
+use crate::tls::ClientPort;
 use crate::version::{CRASH_SAFE, Version};
 
 /// etcd's own limit for its database when none is set.
@@ -30,6 +31,7 @@ pub enum Kind {
     VolumeBelowQuota,
     /// Certificates can expire before pods get the new ones.
     ShortCertificates,
+    PlainClientsAllowed,
     UntestedVersion,
     /// The field is accepted and has no effect.
     NoEffect,
@@ -43,6 +45,7 @@ impl Kind {
             Kind::KnownDefects => reason::KNOWN_DEFECTS,
             Kind::VolumeBelowQuota => reason::VOLUME_BELOW_QUOTA,
             Kind::ShortCertificates => reason::SHORT_CERTIFICATES,
+            Kind::PlainClientsAllowed => reason::PLAIN_CLIENTS_ALLOWED,
             Kind::UntestedVersion => reason::UNTESTED_VERSION,
             Kind::NoEffect => reason::NO_EFFECT,
             Kind::EvenSize => reason::EVEN_SIZE,
@@ -55,6 +58,7 @@ pub fn notices(cluster: &EtcdCluster, intent: &Intent) -> Vec<Notice> {
     let mut found = Vec::new();
     found.extend(other_certificates(cluster));
     found.extend(short_certificates(cluster));
+    found.extend(plain_clients(intent));
     found.extend(without_effect(cluster));
     found.extend(not_understood(cluster));
     found.extend(surprising_size(intent));
@@ -88,6 +92,16 @@ fn short_certificates(cluster: &EtcdCluster) -> Option<Notice> {
              set it to {SHORT_CERTIFICATE_SECONDS} or more",
             seconds / 3
         ),
+    })
+}
+
+fn plain_clients(intent: &Intent) -> Option<Notice> {
+    (intent.form.transport.clients == ClientPort::Both).then(|| Notice {
+        kind: Kind::PlainClientsAllowed,
+        field: "spec.security.tls.plainClients",
+        message: "clients can connect in plain text, and then no certificate is checked: set it to Refuse when all \
+                  clients use TLS"
+            .into(),
     })
 }
 

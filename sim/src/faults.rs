@@ -81,6 +81,7 @@ impl Faults {
         }
         if world.random.chance(self.record_deleted) && world.kube.objects.record.take().is_some() {
             world.kube.objects.cleared.clear();
+            world.kube.objects.section = None;
             world.note(|| "a user deletes the record of the form".into());
         }
         if self.leaf_deleted > 0 && world.random.chance(self.leaf_deleted) {

@@ -4,7 +4,7 @@ use etcd_operator_core::auth::Wanted;
 use etcd_operator_core::decide::{OnDelete, OnStop};
 use etcd_operator_core::observed::Ordinal;
 use etcd_operator_core::schedule::Window;
-use etcd_operator_core::tls::{Purpose, Scheme, Transport};
+use etcd_operator_core::tls::{ClientPort, PeerPort, Purpose, Transport};
 
 use crate::bugs::Bug;
 use crate::etcd::{Release, Tick};
@@ -83,6 +83,8 @@ pub enum Step {
     /// The annotation that asked for it is removed.
     ForgetAdoption,
     Volumes(Volumes),
+    /// A user asks for another transport.
+    Transport(Transport),
     DeleteSecret(Purpose),
     /// A user restores the authorities that are missing.
     RestoreAuthorities,
@@ -210,9 +212,9 @@ impl Script {
     /// Clusters in plain text have the stories that they had before there was anything else.
     fn draw_tls(&mut self, random: &mut Random) {
         let (clients, peers) = match random.below(1000) {
-            0..400 => (Scheme::Https, Scheme::Https),
-            400..450 => (Scheme::Https, Scheme::Http),
-            450..500 => (Scheme::Http, Scheme::Https),
+            0..400 => (ClientPort::Https, PeerPort::Https),
+            400..450 => (ClientPort::Https, PeerPort::Http),
+            450..500 => (ClientPort::Http, PeerPort::Https),
             _ => return,
         };
         self.tls = Transport { clients, peers };
@@ -222,7 +224,7 @@ impl Script {
         let one = self.operators == 1;
         self.faults.authority_deleted = often(3) * u64::from(one);
         self.lifetime = random.chance(300).then(|| random.between(1200, 6000));
-        if clients == Scheme::Https && one && random.chance(400) {
+        if clients == ClientPort::Https && one && random.chance(400) {
             self.auth = if random.chance(700) { with_password() } else { Wanted::Disabled };
             self.faults.auth = random.below(16);
         }

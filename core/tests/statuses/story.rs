@@ -11,6 +11,7 @@ use etcd_operator_core::events;
 use etcd_operator_core::names::Names;
 use etcd_operator_core::observed::{Observed, Ordinal, Pod};
 use etcd_operator_core::status::{Basis, FailedWrite, Trouble, of_cluster};
+use etcd_operator_core::tls::Switch;
 use etcd_operator_core::validate::validate;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde_json::{Value, json};
@@ -91,9 +92,13 @@ impl Story {
         let (asked_for, seen) = snapshot::read(&self.world)?;
         let cluster = self.cluster(&asked_for, &self.spec, seen.cluster.deleting)?;
         let names = Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() };
-        let intent = validate(&cluster).map(|intent| intent.with_transport(seen.transport));
+        let intent = validate(&cluster).map(|intent| {
+            let switch = Switch::of(&cluster.spec.security.tls, intent.asked.apply_tls, &seen);
+            intent.with_switch(switch)
+        });
         let goal = match &intent {
-            Ok(_) => asked_for.clone(),
+            // Most stories are not about what ports serve.
+            Ok(intent) => Goal { switch: seen.transport.map(|_| intent.switch.clone()), ..asked_for.clone() },
             Err(_) => Goal {
                 certificates: asked_for.certificates.clone(),
                 ..Goal::in_effect(&cluster.spec, seen.replicas())

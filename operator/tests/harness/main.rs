@@ -20,6 +20,7 @@ mod scenario;
 mod stage;
 mod steps;
 mod sweep;
+mod switching;
 mod takeover;
 mod world;
 
@@ -61,6 +62,18 @@ fn trials() -> Vec<Trial> {
         trial("a_certificate_that_is_deleted_is_issued_again", certificates::deleted_leaf)
             .with_ignored_flag(true),
         trial("certificates_are_renewed_without_a_restart", certificates::renewal).with_ignored_flag(true),
+        trial("the_transport_changes_while_clients_write", || {
+            switching::there_and_back(inside::TWO_LEARNERS)
+        }),
+        trial("the_transport_changes_while_clients_write_3_5", || {
+            switching::there_and_back(inside::ONE_LEARNER)
+        })
+        .with_ignored_flag(true),
+        trial("the_transport_changes_while_clients_write_3_7", || switching::there_and_back(inside::NEWEST))
+            .with_ignored_flag(true),
+        trial("a_switch_survives_an_outage_of_all_members", switching::outage),
+        trial("a_member_is_replaced_while_the_transport_changes", switching::replaced)
+            .with_ignored_flag(true),
         trial("a_watch_freezes", requests::freeze).with_ignored_flag(true),
         trial("every_edit_does_what_its_verdict_says", fields::every_edit_does_what_its_verdict_says)
             .with_ignored_flag(true),

@@ -10,7 +10,7 @@ use serde_json::Value;
 use testbed::stand_in::get;
 use tokio::task::JoinSet;
 
-use crate::access::{Identity, Member};
+use crate::access::Member;
 use crate::recorder::Recorder;
 use crate::world::CLUSTER;
 
@@ -105,12 +105,13 @@ async fn compare(namespace: String, recorder: Arc<Recorder>, findings: Arc<Mutex
 async fn contradictions(namespace: &str, recorder: &Recorder) -> BTreeSet<String> {
     let mut healthy = BTreeSet::new();
     let mut listed: Vec<Value> = Vec::new();
-    let peer = Identity::of(recorder, Purpose::Peer);
     for member in ORDINALS.map(|ordinal| Member::new(namespace, ordinal)) {
         // A linearizable read, as etcd itself makes it.
         if matches!(get((member.address, METRICS_PORT), "/health").await, Ok((200, _))) {
             healthy.insert(format!("{CLUSTER}-{}", member.ordinal));
-            if let Ok((_, body)) = member.get(PEER_PORT, &peer, "/members").await {
+            if let Ok((_, body)) =
+                member.get(PEER_PORT, &member.identity(recorder, Purpose::Peer), "/members").await
+            {
                 listed = serde_json::from_str(&body).unwrap_or(listed);
             }
         }

@@ -56,6 +56,11 @@ impl Stage {
         self.clusters.patch(CLUSTER, &PatchParams::default(), &change).await
     }
 
+    pub async fn annotate(&self, name: &str, value: &str) {
+        let change = Patch::Merge(json!({"metadata": {"annotations": {name: value}}}));
+        self.clusters.patch(CLUSTER, &PatchParams::default(), &change).await.expect("it is accepted");
+    }
+
     pub async fn until(&self, what: &str, holds: impl Fn(&Recorder) -> bool) {
         self.until_within(LIMIT, what, holds).await;
     }

@@ -9,6 +9,7 @@ use etcd_operator_core::agent::Protocol;
 use etcd_operator_core::api::EtcdCluster;
 use etcd_operator_core::form::KEY;
 use etcd_operator_core::names::{AGENT_ANNOTATION, FORM_ANNOTATION, RENDERING_ANNOTATION, condition, reason};
+use etcd_operator_core::tls::{ClientPort, PeerPort, Transport};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::{DeleteParams, ListParams, PostParams, PropagationPolicy};
@@ -19,6 +20,7 @@ use crate::inside;
 use crate::recorder::Recorder;
 use crate::stage::Stage;
 use crate::steps::Until;
+use crate::switching;
 use crate::world::{CLUSTER, world};
 
 const SIZE: u8 = 3;
@@ -63,6 +65,11 @@ async fn run() {
     assert!(before.iter().all(|(name, pod)| after[name] != *pod), "every pod restarts: {before:?} {after:?}");
     assert_eq!(agents(&recorder), ["dev"; SIZE as usize]);
     stays_in_plain_text(&recorder);
+    stage.annotate("etcd.etcd.io/apply", "security.tls").await;
+    let target = Transport { clients: ClientPort::Both, peers: PeerPort::Https };
+    stage
+        .until_within(switching::LIMIT, "switched", |it| switching::is_done(it, &stage.namespace, target))
+        .await;
     stage.delete().await;
     stage.end().await;
 }
