@@ -307,7 +307,7 @@ pub struct Pod {
     pub handshakes: BTreeMap<Purpose, Seen<Handshake, String>>,
 }
 
-/// What a port of a member shows to whoever connects.
+/// What a port of a member shows to every connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Handshake {
     /// The fingerprint of its certificate.
