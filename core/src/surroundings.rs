@@ -113,8 +113,11 @@ fn correction<K: Resource + Serialize>(
     Some(Write { object, only_if, change })
 }
 
+/// A selector has to be the same: with a label more it selects fewer pods, or none.
 fn is_contained<K: Serialize>(wanted: &K, there: &K) -> bool {
-    contained(&json!(wanted), &json!(there))
+    let (wanted, there) = (json!(wanted), json!(there));
+    let selector = "/spec/selector";
+    contained(&wanted, &there) && wanted.pointer(selector) == there.pointer(selector)
 }
 
 #[cfg(test)]

@@ -237,6 +237,20 @@ fn a_settled_cluster_is_considered_again_when_the_labels_of_a_pod_change_and_not
     assert_eq!(reported.unseen(), before);
 }
 
+#[test]
+fn a_label_more_in_a_selector_is_put_right() {
+    let intent = intent(json!({"size": 3}));
+    let mut objects = settled(&intent);
+    let service = objects.services.get_mut(&Role::Client).map(Arc::make_mut).expect("a Service");
+    let selector = service.spec.as_mut().and_then(|spec| spec.selector.as_mut()).expect("a selector");
+    selector.insert("team".into(), "shop".into());
+    let budget = objects.budget.as_mut().map(Arc::make_mut).expect("a budget");
+    let selector = budget.spec.as_mut().and_then(|spec| spec.selector.as_mut()).expect("a selector");
+    selector.match_labels.get_or_insert_default().insert("team".into(), "shop".into());
+    let written: Vec<_> = writes(&intent, &objects).into_iter().map(|write| write.object).collect();
+    assert_eq!(written, [Object::Service(Role::Client), Object::Budget]);
+}
+
 fn with_clients(selector: Value) -> Intent {
     intent(json!({"size": 1, "security": {"networkPolicy": {"clientSelector": selector}}}))
 }

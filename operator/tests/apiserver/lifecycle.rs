@@ -5,9 +5,9 @@ use etcd_operator_core::names::{CLUSTER_UID_LABEL, FINALIZER, reason};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Resource, ResourceExt};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::kubectl;
 use crate::operated::Workplace;
@@ -95,6 +95,25 @@ pub async fn a_service_of_another_owner_is_left_alone_and_named_and_holds_nothin
     operated.until::<Service>("kv-client", "our own Service", |it| owner(it).is_some()).await;
     let over = |it: &EtcdCluster| !says(it, "WriteFailed", "");
     operated.until("kv", "the failure is over", over).await;
+}
+
+pub async fn a_selector_that_somebody_narrowed_is_put_right() {
+    let operated = Workplace::new().await;
+    operated.create("kv", json!({"size": 3})).await;
+    let service = operated.until::<Service>("kv-client", "a Service", |_| true).await;
+    let budget = operated.until::<PodDisruptionBudget>("kv", "a budget", |_| true).await;
+    let narrow = |selector: Value| Patch::Merge(json!({"spec": {"selector": selector}}));
+    let parameters = PatchParams::default();
+    let narrower = narrow(json!({"team": "shop"}));
+    operated.all::<Service>().patch("kv-client", &parameters, &narrower).await.expect("it is accepted");
+    let narrower = narrow(json!({"matchLabels": {"team": "shop"}}));
+    operated.all::<PodDisruptionBudget>().patch("kv", &parameters, &narrower).await.expect("it is accepted");
+    let selector = |it: &Service| it.spec.as_ref().and_then(|spec| spec.selector.clone());
+    let put_right = |it: &Service| selector(it) == selector(&service);
+    operated.until::<Service>("kv-client", "the Service put right", put_right).await;
+    let selector = |it: &PodDisruptionBudget| it.spec.as_ref().and_then(|spec| spec.selector.clone());
+    let put_right = |it: &PodDisruptionBudget| selector(it) == selector(&budget);
+    operated.until::<PodDisruptionBudget>("kv", "the budget put right", put_right).await;
 }
 
 pub async fn no_pod_is_created_without_the_peer_service() {

@@ -64,6 +64,7 @@ fn trials() -> Vec<Trial> {
             a_cluster_that_never_formed_takes_another_size
             a_deleted_cluster_goes_and_its_volumes_do_what_was_asked_for
             a_service_of_another_owner_is_left_alone_and_named_and_holds_nothing_else_up
+            a_selector_that_somebody_narrowed_is_put_right
             no_pod_is_created_without_the_peer_service
             a_pod_that_cannot_be_created_is_named_with_the_api_servers_reason
             an_invalid_spec_stops_nothing_that_is_in_effect

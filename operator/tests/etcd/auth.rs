@@ -97,6 +97,9 @@ async fn authentication_is_enabled_and_disabled_in_steps_that_can_be_repeated() 
         assert_eq!(logs_in(&second).await, Some(false), "{version}");
         assert_eq!(lead_to(&enabled(), &member, &second).await, [SetRootPassword]);
         assert_eq!((logs_in(&first).await, logs_in(&second).await), (Some(false), Some(true)), "{version}");
+        // Its Secret was deleted between the decision and the change.
+        member.change_auth(SetRootPassword, None).await.expect("nothing is left to do");
+        assert_eq!(logs_in(&second).await, Some(true), "{version}: the password stays");
 
         assert_eq!(lead_to(&Wanted::Disabled, &member, &second).await, [Disable]);
         // Users stay.
