@@ -256,7 +256,7 @@ impl<'a> Guard<'a> {
             protocol_version: Protocol::CURRENT,
             cluster_uid: evidence.cluster_uid.clone(),
             name: evidence.name.clone(),
-            peer_url: peer_url(self.settings.config.transport.peers, &self.settings.local.host),
+            peer_url: peer_url(self.settings.config.transport.peers.scheme(), &self.settings.local.host),
             ever_started: was_ever_started(evidence),
             waiting: awaited.reason.clone(),
             message: awaited.message.clone(),

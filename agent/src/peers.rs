@@ -9,7 +9,7 @@ use etcd_operator_core::agent::{PAGE, Report};
 use etcd_operator_core::etcd_config::{METRICS_PORT, PEER_PORT};
 use etcd_operator_core::member::MemberProgress;
 use etcd_operator_core::start::{Answer, Member, MemberList, Reply};
-use etcd_operator_core::tls::Purpose;
+use etcd_operator_core::tls::{PeerPort, Purpose};
 
 use crate::http::{Failure, Response, get, get_over_tls, knock};
 use crate::log;
@@ -24,6 +24,8 @@ const GLANCE: Duration = Duration::from_millis(200);
 /// A linearizable read can have to wait for a leader.
 const READ_DEADLINE: Duration = Duration::from_secs(2);
 const MEMBERS: &str = "/members";
+/// What a port with TLS responds to plain text.
+const BAD_REQUEST: u16 = 400;
 /// A linearizable read of etcd's own, without authentication. An alarm does not make a member list wrong.
 const LINEARIZABLE_READ: &str = "/health?exclude=NOSPACE&exclude=CORRUPT";
 
@@ -38,6 +40,10 @@ pub struct Peers<'a> {
 enum Access {
     Plain,
     Tls(Tls),
+    /// Some members use TLS, and others do not yet or not any more.
+    Either(Tls),
+    /// The same, while members with TLS could not verify yet who asks.
+    PlainFirst,
     /// The members could not verify yet who asks, so they are not asked.
     Later,
 }
@@ -92,9 +98,13 @@ impl<'a> Peers<'a> {
         if config.transport.clients.is_tls() {
             read(Purpose::Server)?;
         }
-        let tls = config.transport.peers.is_tls().then(|| read(Purpose::Peer)).transpose()?;
+        let peers = config.transport.peers;
+        let tls = peers.has_certificates().then(|| read(Purpose::Peer)).transpose()?;
+        let either = peers == PeerPort::Prepared || config.plain_peers;
         Ok(match tls {
             None => Access::Plain,
+            Some(tls) if published && either => Access::Either(tls),
+            Some(_) if either => Access::PlainFirst,
             Some(tls) if published => Access::Tls(tls),
             Some(_) => Access::Later,
         })
@@ -138,6 +148,15 @@ impl<'a> Peers<'a> {
         let response = match access {
             Access::Plain => get(address, MEMBERS, deadline),
             Access::Tls(tls) => get_over_tls(tls, address, MEMBERS, deadline),
+            // What speaks for itself comes first.
+            Access::Either(tls) => match get_over_tls(tls, address, MEMBERS, deadline) {
+                Err(Failure::Rejected(_)) => get(address, MEMBERS, deadline),
+                other => other,
+            },
+            Access::PlainFirst => match get(address, MEMBERS, deadline) {
+                Ok(response) if response.status == BAD_REQUEST => Err(Failure::Silent),
+                other => other,
+            },
             Access::Later => knock(address, deadline).and(Err(Failure::Silent)),
         };
         let mut rejected = self.rejected.lock().unwrap_or_else(PoisonError::into_inner);

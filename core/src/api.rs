@@ -10,8 +10,8 @@ pub use certificates::{
     MIN_VALIDITY_SECONDS,
 };
 pub use cluster::{
-    DebugSidecar, DisruptionBudget, EtcdCluster, EtcdClusterSpec, ExternalAccess, NodePort, Resources,
-    Rollout, RolloutStrategy, Security, Tls,
+    DebugSidecar, DisruptionBudget, EtcdCluster, EtcdClusterSpec, ExternalAccess, NodePort, PlainClients,
+    Resources, Rollout, RolloutStrategy, Security, Tls,
 };
 pub use cluster_status::{EtcdClusterStatus, Health, MemberStatus, Phase, Requests, RestartRequest, Role};
 pub use definition::{KUBERNETES_TYPES, definitions};

@@ -20,6 +20,10 @@ pub const APPROVE_ROLLOUT: &str = "approve-rollout";
 
 /// Replaces the authorities that sign certificates: `TOKEN`.
 pub const ROTATE_CA: &str = "rotate-ca";
+/// Lets a field of the spec take effect that had none when the operator first saw the cluster.
+pub const APPLY: &str = "apply";
+/// The only such field.
+const APPLY_TLS: &str = "security.tls";
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -29,6 +33,8 @@ pub struct Asked {
     pub replace: Option<MemberId>,
     pub approved: Option<Digest>,
     pub rotation: Option<String>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub apply_tls: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,12 +104,15 @@ impl Asked {
             "the ID of a member in hexadecimal, as in status.members",
             replace != Some(None),
         );
+        let apply = value(APPLY).map(|value| value == APPLY_TLS);
+        text(APPLY, APPLY_TLS, apply != Some(false));
         let asked = Self {
             restart: restart.flatten(),
             move_leader: move_leader.flatten(),
             replace: replace.flatten(),
             approved: value(APPROVE_ROLLOUT).cloned().map(Digest),
             rotation: value(ROTATE_CA).cloned(),
+            apply_tls: apply == Some(true),
         };
         (asked, malformed)
     }
@@ -129,7 +138,9 @@ mod tests {
             (REPLACE_MEMBER, "8e9e05c52164694d"),
             (APPROVE_ROLLOUT, "cd80"),
             (ROTATE_CA, "yearly"),
+            (APPLY, "security.tls"),
         ]);
+        assert!(asked.apply_tls);
         assert_eq!(malformed, [""; 0]);
         assert_eq!(asked.restart, Some(Restart { token: "monday".into(), pod: None }));
         assert_eq!(asked.move_leader, Some(MoveLeader { token: "t".into(), to: Ordinal(1) }));
@@ -148,6 +159,7 @@ mod tests {
             (MOVE_LEADER, "kv-1"),
             (MOVE_LEADER, "t/kv-one"),
             (REPLACE_MEMBER, "kv-1"),
+            (APPLY, "security"),
         ] {
             assert_eq!(read(&[(annotation, value)]), (Asked::default(), vec![annotation]), "{value}");
         }

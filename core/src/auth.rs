@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::api;
 use crate::observed::Observed;
-use crate::tls::Scheme;
+use crate::tls::Transport;
 pub use memory::{Memory, Questions};
 pub use password::{PASSWORD_KEY, Password, RootPassword};
 
@@ -136,9 +136,16 @@ pub fn next(wanted: &Wanted, seen: &Observed) -> Option<Step> {
     }
 }
 
-/// What is in effect, not what is asked for.
+/// What is in effect on all members, not what is asked for.
 pub fn clients_use_tls(seen: &Observed) -> bool {
-    seen.transport.is_some_and(|transport| transport.clients == Scheme::Https)
+    let is_tls = |transport: Transport| transport.clients.is_tls();
+    let of_pods = seen.pods.values().filter_map(|pod| pod.transport);
+    seen.transport.is_some_and(is_tls) && of_pods.into_iter().all(is_tls)
+}
+
+/// Whether the client port is to change from TLS to plain text, in which the operator has no name.
+pub fn loses_identity(in_effect: Option<Transport>, target: Option<Transport>) -> bool {
+    in_effect.is_some_and(|it| it.clients.is_tls()) && target.is_some_and(|it| !it.clients.is_tls())
 }
 
 impl Users {

@@ -10,6 +10,7 @@ mod certificates;
 mod delete;
 mod membership;
 mod opinion;
+mod peer_urls;
 mod roll;
 mod step;
 mod stop;
@@ -26,10 +27,13 @@ use crate::auth;
 use crate::form::Wanted;
 use crate::intent::Intent;
 pub use crate::intent::OnStop;
+use crate::names::Names;
+use crate::observe::Objects;
 use crate::observed::{Claim, Members, Observed, Ordinal, Unanswered, VolumeForm};
 use crate::plan::{Action, Plan, Refusal, WaitingOn};
 use crate::schedule::Window;
-use crate::tls::Profiles;
+use crate::tls::{Profiles, Switch, Transport, chosen_profiles};
+use crate::validate::Problem;
 pub use delete::grace_seconds;
 pub use roll::Reason;
 pub(crate) use roll::{Roll, Trial};
@@ -69,6 +73,9 @@ pub struct Goal {
     pub certificates: Profiles,
     #[serde(default, skip_serializing_if = "auth::Wanted::is_unknown")]
     pub auth: auth::Wanted,
+    /// From what is in effect to what the spec asks for; none while that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub switch: Option<Switch>,
 }
 
 impl From<&Intent> for Goal {
@@ -88,11 +95,20 @@ impl From<&Intent> for Goal {
             lowest_agent: Protocol::lowest(),
             certificates: Profiles::new(),
             auth: intent.auth.clone(),
+            switch: Some(intent.switch.clone()),
         }
     }
 }
 
 impl Goal {
+    /// With the certificates that pods need, now and in the end. While the spec breaks rules, it is what is in effect.
+    pub fn of(spec: Result<&Intent, &[Problem]>, objects: &Objects, names: &Names) -> Self {
+        let in_effect = |_| Self::in_effect(&objects.cluster.spec, objects.replicas());
+        let transport = objects.transports().reduce(Transport::or_more).unwrap_or_default();
+        let certificates = chosen_profiles(names, transport, &objects.cluster.spec.security.tls);
+        Self { certificates, ..spec.map_or_else(in_effect, Self::from) }
+    }
+
     /// So many members, and nothing else that is special. Tests begin with it.
     pub fn of_size(size: u8) -> Self {
         Self {
@@ -110,6 +126,7 @@ impl Goal {
             lowest_agent: Protocol::lowest(),
             certificates: Profiles::new(),
             auth: auth::Wanted::Unknown,
+            switch: None,
         }
     }
 
@@ -131,6 +148,7 @@ impl Goal {
             lowest_agent: Protocol::lowest(),
             certificates: Profiles::new(),
             auth: auth::Wanted::Unknown,
+            switch: None,
         }
     }
 }
@@ -140,6 +158,8 @@ impl Goal {
 struct Wishes<'a> {
     size: u8,
     asked: &'a Asked,
+    switch: Option<&'a Switch>,
+    auth: &'a auth::Wanted,
     roll: Option<&'a Roll<'a>>,
     volumes: Option<&'a Volumes<'a>>,
 }
@@ -192,7 +212,9 @@ pub fn decide(goal: &Goal, seen: &Observed) -> Plan {
     let plan = match goal.size {
         0 => stop::plan(goal, &facts),
         size => {
-            let wishes = Wishes { size, asked: &goal.asked, roll: roll.as_ref(), volumes: volumes.as_ref() };
+            let (asked, switch) = (&goal.asked, goal.switch.as_ref());
+            let (auth, roll) = (&goal.auth, roll.as_ref());
+            let wishes = Wishes { size, asked, switch, auth, roll, volumes: volumes.as_ref() };
             let plan = membership::plan(wishes, &facts);
             // What is impossible blocks nothing else.
             let refusals = volumes.filter(|_| plan.is_settled()).map(|it| it.refusals(facts.listed()));

@@ -14,7 +14,7 @@ use crate::member::PeerAddress;
 use crate::order::BootstrapOrder;
 use crate::rules::options::is_owned;
 use crate::start::Member;
-use crate::tls::{AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY, Purpose, Scheme, Transport};
+use crate::tls::{AUTHORITY_KEY, CERTIFICATE_KEY, ClientPort, PRIVATE_KEY, Purpose, Scheme, Transport};
 use crate::version::Version;
 
 pub(crate) mod known;
@@ -50,6 +50,10 @@ pub struct MemberConfig {
     pub adopts: Option<String>,
     #[serde(default, skip_serializing_if = "Transport::is_plain")]
     pub transport: Transport,
+    /// This member uses TLS, and others might still serve their peer ports in plain text. It is no part of the form, so it
+    /// restarts nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub plain_peers: bool,
     #[serde(default)]
     pub options: MemberOptions,
 }
@@ -204,7 +208,7 @@ pub fn whole_log_until(config: &MemberConfig) -> u64 {
 }
 
 fn urls(
-    Transport { clients: client_scheme, peers }: Transport,
+    Transport { clients: client_port, peers }: Transport,
     local: &LocalConfig,
     initial_state: InitialState<'_>,
 ) -> [(&'static str, String); 5] {
@@ -215,13 +219,28 @@ fn urls(
             (open(CLIENT_PORT), open(METRICS_PORT))
         }
     };
+    let listens = match client_port {
+        ClientPort::Http | ClientPort::Https => format!("{}://{clients}", client_port.scheme()),
+        ClientPort::Both => format!("http://{clients},https://{clients}"),
+    };
     [
-        ("listen-peer-urls", format!("{peers}://{}", open(PEER_PORT))),
-        ("listen-client-urls", format!("{client_scheme}://{clients}")),
+        ("listen-peer-urls", format!("{}://{}", peers.scheme(), open(PEER_PORT))),
+        ("listen-client-urls", listens),
         ("listen-metrics-urls", format!("http://{metrics}")),
-        ("advertise-client-urls", client_url(client_scheme, &local.host)),
-        ("initial-advertise-peer-urls", peer_url(peers, &local.host)),
+        ("advertise-client-urls", client_url(client_port.scheme(), &local.host)),
+        ("initial-advertise-peer-urls", own_peer_urls(peers.scheme(), local, initial_state).join(",")),
     ]
+}
+
+/// A member that joins has to advertise exactly the URLs that it is listed with.
+fn own_peer_urls(scheme: Scheme, local: &LocalConfig, initial_state: InitialState<'_>) -> Vec<String> {
+    let listed = match initial_state {
+        InitialState::Joins(members) | InitialState::Fetches { members, .. } => {
+            members.iter().find(|member| member.is_at(&peer_address(&local.host)))
+        }
+        InitialState::Known { .. } | InitialState::Bootstraps(_) => None,
+    };
+    listed.map_or_else(|| vec![peer_url(scheme, &local.host)], |member| member.peer_urls.clone())
 }
 
 /// A certificate is required on every port with TLS. That of a peer has to be for the peer Service, too: it is an authority
@@ -237,7 +256,7 @@ fn certificates(config: &MemberConfig, local: &LocalConfig) -> Vec<(&'static str
             ("client-cert-auth", "true".into()),
         ]);
     }
-    if config.transport.peers.is_tls() {
+    if config.transport.peers.has_certificates() {
         flags.extend([
             ("peer-cert-file", file(Purpose::Peer, CERTIFICATE_KEY)),
             ("peer-key-file", file(Purpose::Peer, PRIVATE_KEY)),
@@ -254,7 +273,7 @@ fn membership(
     local: &LocalConfig,
     initial_state: InitialState<'_>,
 ) -> [(&'static str, String); 4] {
-    let own = peer_url(config.transport.peers, &local.host);
+    let own = peer_url(config.transport.peers.scheme(), &local.host);
     let (state, token, cluster) = match initial_state {
         // With a log etcd ignores these. Should the log vanish in this very moment, it can only fail.
         InitialState::Known { .. } => {

@@ -52,6 +52,7 @@ pub fn of_action(action: &Action, goal: &Goal, names: &Names, seen: &Observed) -
         | Action::LabelClaim { .. }
         | Action::SetTemplate { .. }
         | Action::RecordCleared { .. }
+        | Action::RecordTls { .. }
         | Action::DeletePreflight { .. }
         | Action::Accept(_)
         // All of them belong to the creation of a cluster.
@@ -147,6 +148,11 @@ pub fn of_action(action: &Action, goal: &Goal, names: &Names, seen: &Observed) -
         }
         Action::CancelDowngrade { cluster: _ } => {
             Event::normal(event::DOWNGRADE_CANCELLED, "RollOut", "downgrade cancelled")
+        }
+        Action::UpdatePeerUrls { ordinal, member, schemes, cluster: _ } => {
+            let note =
+                format!("etcd lists member {member} ({}) with peer URLs for {schemes}", names.pod(*ordinal));
+            Event::normal(event::PEER_URLS_UPDATED, "SwitchTLS", note)
         }
         Action::EvictPod { ordinal, uid: _ } => restarted(*ordinal, goal, names, seen),
         Action::OrphanSet { uid: _ } => Event::normal(
@@ -346,7 +352,8 @@ impl<'a> Change<'a> {
         let resize = self.news(condition::VOLUMES_DIFFER, "True");
         let resize = resize.filter(|it| it.reason == reason::VOLUME_RESIZE_FAILED);
         let tls = self.news(condition::TLS_READY, "False");
-        let tls = tls.filter(|it| it.reason != reason::CERTIFICATES_PENDING);
+        let under_way = [reason::CERTIFICATES_PENDING, reason::SWITCHING_TLS];
+        let tls = tls.filter(|it| !under_way.contains(&it.reason.as_str()));
         let passwords = [reason::ROOT_PASSWORD_MISSING, reason::ROOT_PASSWORD_INEFFECTIVE];
         let told = [&passwords[..], &[reason::AUTH_NOT_WANTED, reason::TLS_NOT_IN_EFFECT]].concat();
         let auth = self.news(condition::AUTH_READY, "False").filter(|it| told.contains(&it.reason.as_str()));

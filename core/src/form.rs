@@ -47,7 +47,6 @@ pub struct Form {
     /// The image of the container beside etcd, if there should be one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub debug_image: Option<String>,
-    /// As it was when the cluster was created.
     #[serde(default, skip_serializing_if = "Transport::is_plain")]
     pub transport: Transport,
 }
@@ -85,11 +84,15 @@ pub struct Wanted {
     /// From [`Form::proof`].
     #[serde(default)]
     pub proof: Option<Digest>,
+    /// The digest of the same form in plain text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plain: Option<Digest>,
 }
 
 impl From<&Form> for Wanted {
     fn from(form: &Form) -> Self {
-        Self { form: form.digest(), version: form.version, proof: Some(form.proof()) }
+        let plain = Some(form.in_plain_text().digest());
+        Self { form: form.digest(), version: form.version, proof: Some(form.proof()), plain }
     }
 }
 
@@ -100,6 +103,10 @@ impl Form {
 
     pub fn digest(&self) -> Digest {
         Digest::of(&self.canonical())
+    }
+
+    pub fn in_plain_text(&self) -> Self {
+        Self { transport: Transport::default(), ..self.clone() }
     }
 
     /// The part of it that a preflight pod can prove: two forms with the same one need no second pod.
@@ -133,7 +140,7 @@ impl Form {
 }
 
 /// Where a field of an EtcdCluster is in a form.
-const FIELDS: [(&str, &str); 18] = [
+const FIELDS: [(&str, &str); 19] = [
     ("spec.version", "/version"),
     ("spec.repository", "/repository"),
     ("spec.options.quotaBackendBytes", "/options/quotaBackendBytes"),
@@ -152,6 +159,7 @@ const FIELDS: [(&str, &str); 18] = [
     ("spec.podTemplate.imagePullSecrets", "/pod/imagePullSecrets"),
     ("spec.podTemplate.securityContext", "/pod/securityContext"),
     ("spec.debugSidecar", "/debugImage"),
+    ("spec.security.tls", "/transport"),
 ];
 
 /// What a preflight pod has in common with the pods of members.

@@ -22,7 +22,7 @@ use crate::names::{ADOPT_ANNOTATION, CLIENT_LABEL, Names};
 use crate::observed::VolumeForm;
 use crate::rules::options::{DEFAULT_ELECTION_MILLISECONDS, DEFAULT_HEARTBEAT_MILLISECONDS};
 use crate::schedule::{Schedule, Window};
-use crate::tls::Transport;
+use crate::tls::{Switch, Transport};
 use crate::version::Version;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -53,6 +53,8 @@ pub struct Intent {
     pub node_port: Option<NodePort>,
     /// The pods that can connect to the client port, if that should be limited.
     pub network_policy: Option<LabelSelector>,
+    /// How the transport of the form leads to what the spec asks for.
+    pub switch: Switch,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -89,10 +91,16 @@ pub enum NodePort {
 }
 
 impl Intent {
-    /// A cluster keeps the transport that it was created with: to change it while members run takes more than a restart.
-    pub fn with_transport(mut self, in_effect: Option<Transport>) -> Self {
-        self.form.transport = in_effect.unwrap_or(self.form.transport);
+    /// What members should have in the end, before it is known which stage of a switch comes next.
+    pub fn towards(mut self, target: Option<Transport>) -> Self {
+        self.form.transport = target.unwrap_or(self.form.transport);
         self
+    }
+
+    /// To change the transport while members run takes more than one restart, so the form depends on what was observed.
+    pub fn with_switch(mut self, switch: Switch) -> Self {
+        self.form.transport = switch.form;
+        Self { switch, ..self }
     }
 }
 
@@ -119,6 +127,7 @@ pub(crate) fn of(cluster: &EtcdCluster) -> Option<Intent> {
     let mut pod = pod_template.unwrap_or_default();
     let pod_labels = std::mem::take(&mut pod.labels);
     let pod_annotations = std::mem::take(&mut pod.annotations);
+    let switch = Switch::at_creation(&security.tls);
     let form = Form {
         version: Version::parse(&version)?,
         repository,
@@ -126,7 +135,7 @@ pub(crate) fn of(cluster: &EtcdCluster) -> Option<Intent> {
         options: options_of(options.unwrap_or_default())?,
         pod,
         debug_image: debug_sidecar.map(|sidecar| sidecar.image),
-        transport: Transport::asked_for(&security.tls),
+        transport: switch.form,
     };
     Some(Intent {
         name: metadata.name.clone().unwrap_or_default(),
@@ -152,6 +161,7 @@ pub(crate) fn of(cluster: &EtcdCluster) -> Option<Intent> {
         network_policy: security
             .network_policy
             .map(|it| it.client_selector.map_or_else(|| labelled_clients(cluster), as_stored)),
+        switch,
     })
 }
 

@@ -1,9 +1,11 @@
 //! What the operator accepts with a warning: fields without effect in this version, and risky choices.
 
 use crate::api::EtcdCluster;
+use crate::asked::ROTATE_CA;
 use crate::intent::{self, Intent};
 use crate::names::{ANNOTATION_OF, reason};
 use crate::rules::options::LOG_BYTES;
+use crate::tls::{ClientPort, Switch};
 use crate::version::{CRASH_SAFE, Version};
 
 /// etcd's own limit for its database when none is set.
@@ -30,6 +32,7 @@ pub enum Kind {
     VolumeBelowQuota,
     /// Certificates can expire before pods get the new ones.
     ShortCertificates,
+    PlainClientsAllowed,
     UntestedVersion,
     /// The field is accepted and has no effect.
     NoEffect,
@@ -43,6 +46,7 @@ impl Kind {
             Kind::KnownDefects => reason::KNOWN_DEFECTS,
             Kind::VolumeBelowQuota => reason::VOLUME_BELOW_QUOTA,
             Kind::ShortCertificates => reason::SHORT_CERTIFICATES,
+            Kind::PlainClientsAllowed => reason::PLAIN_CLIENTS_ALLOWED,
             Kind::UntestedVersion => reason::UNTESTED_VERSION,
             Kind::NoEffect => reason::NO_EFFECT,
             Kind::EvenSize => reason::EVEN_SIZE,
@@ -55,8 +59,10 @@ pub fn notices(cluster: &EtcdCluster, intent: &Intent) -> Vec<Notice> {
     let mut found = Vec::new();
     found.extend(other_certificates(cluster));
     found.extend(short_certificates(cluster));
+    found.extend(plain_clients(intent));
     found.extend(without_effect(cluster));
     found.extend(not_understood(cluster));
+    found.extend(nothing_to_rotate(intent));
     found.extend(surprising_size(intent));
     found.extend(surprising_version(intent));
     found.extend(small_volume(intent));
@@ -88,6 +94,16 @@ fn short_certificates(cluster: &EtcdCluster) -> Option<Notice> {
              set it to {SHORT_CERTIFICATE_SECONDS} or more",
             seconds / 3
         ),
+    })
+}
+
+fn plain_clients(intent: &Intent) -> Option<Notice> {
+    (intent.form.transport.clients == ClientPort::Both).then(|| Notice {
+        kind: Kind::PlainClientsAllowed,
+        field: "spec.security.tls.plainClients",
+        message: "clients can connect in plain text, and then no certificate is checked: set it to Refuse when all \
+                  clients use TLS"
+            .into(),
     })
 }
 
@@ -136,6 +152,18 @@ fn not_understood(cluster: &EtcdCluster) -> impl Iterator<Item = Notice> {
         message: format!(
             "{ANNOTATION_OF}{} has no effect: its value has to be {}",
             it.annotation, it.expected
+        ),
+    })
+}
+
+fn nothing_to_rotate(intent: &Intent) -> Option<Notice> {
+    let Switch { form, target, .. } = intent.switch;
+    (intent.asked.rotation.is_some() && form.is_plain() && target.is_plain()).then(|| Notice {
+        kind: Kind::NoEffect,
+        field: "metadata.annotations",
+        message: format!(
+            "{ANNOTATION_OF}{ROTATE_CA} has no effect while all connections are plain text: no authority is in use; \
+             the operator rotates the authorities when spec.security.tls enables TLS, unless you remove the annotation"
         ),
     })
 }
@@ -220,6 +248,21 @@ mod tests {
         let field = "spec.security.tls.certificates.validitySeconds";
         assert_eq!(seconds(599), [(Kind::ShortCertificates, field)]);
         assert_eq!(seconds(600), []);
+    }
+
+    #[test]
+    fn a_rotation_in_plain_text_is_mentioned() {
+        let told = |tls: serde_json::Value| {
+            let spec = serde_json::from_value(json!({"security": {"tls": tls}})).expect("it is a spec");
+            let mut cluster = EtcdCluster::new("kv", spec);
+            let annotations = [(format!("{ANNOTATION_OF}{ROTATE_CA}"), "t1".to_owned())];
+            cluster.metadata.annotations = Some(annotations.into());
+            let intent = validate(&cluster).expect("it is valid");
+            notices(&cluster, &intent).into_iter().map(|it| (it.kind, it.field)).collect::<Vec<_>>()
+        };
+        assert_eq!(told(json!({"enabled": false})), [(Kind::NoEffect, "metadata.annotations")]);
+        assert_eq!(told(json!({})), []);
+        assert_eq!(told(json!({"clientTLSEnabled": false})), []);
     }
 
     #[test]

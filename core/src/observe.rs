@@ -28,6 +28,7 @@ use crate::api::{EtcdCluster, Quantity};
 use crate::auth::{self, RootPassword};
 use crate::decide::{Goal, OnStop};
 use crate::form::{Digest, Form, Record, adopts, member_config};
+use crate::intent;
 use crate::names::{CLUSTER_UID_LABEL, FINALIZER, MEMBER_ID_LABEL, Names};
 use crate::observed::{
     self, Claim, Cluster, ClusterId, FormRecord, Formed, Handshake, MemberId, Observed, Order, Ordinal,
@@ -36,7 +37,8 @@ use crate::observed::{
 use crate::order::{self, BootstrapOrder};
 use crate::request::{Object, Role};
 use crate::round::{Handshakes, Memory, Unseen};
-use crate::tls::{self, Purpose, Transport};
+use crate::tls::{self, Purpose, Section, Transport};
+use crate::validate::validate;
 pub use container::image;
 pub use etcd::{Reply, etcd};
 
@@ -93,12 +95,35 @@ impl Objects {
     /// left say nothing.
     pub fn transport(&self) -> Option<Transport> {
         let recorded = self.record.as_deref().and_then(Record::parse).map(|it| it.form.transport);
-        let of_set = || Some(Form::read(&self.set.as_ref()?.spec.as_ref()?.template)?.transport);
         let of_pod = |pod: &Arc<Pod>| {
             let config = member_config(pod.spec.as_ref()?)?;
             (Some(config.cluster_uid) == self.cluster.uid()).then_some(config.transport)
         };
-        recorded.or_else(of_set).or_else(|| self.pods.values().find_map(of_pod))
+        recorded.or_else(|| self.transport_of_new_pods()).or_else(|| self.pods.values().find_map(of_pod))
+    }
+
+    fn transport_of_new_pods(&self) -> Option<Transport> {
+        let spec = self.set.as_ref()?.spec.as_ref()?.template.spec.as_ref()?;
+        Some(member_config(spec)?.transport)
+    }
+
+    /// Of the pod with this ordinal. During a switch, pods differ.
+    pub fn transport_of(&self, ordinal: Ordinal) -> Option<Transport> {
+        self.pods.get(&ordinal).and_then(|pod| transport(pod))
+    }
+
+    /// What members should have in the end. A spec that breaks rules asks for nothing.
+    pub fn target(&self) -> Option<Transport> {
+        let tls = &validate(&self.cluster).ok().map(|_| &self.cluster.spec.security.tls)?;
+        let (in_effect, applied) = (self.transport(), intent::asked(&self.cluster).0.apply_tls);
+        let recorded = self.record.as_deref().and_then(Record::parse).and_then(|record| record.tls);
+        Some(Section::of(tls, applied, in_effect, recorded.as_ref()).target(tls, in_effect))
+    }
+
+    /// Everything that pods have, will have or should have: it decides which certificates are needed.
+    pub fn transports(&self) -> impl Iterator<Item = Transport> {
+        let of_pods = self.pods.values().filter_map(|pod| transport(pod));
+        of_pods.chain(self.transport()).chain(self.transport_of_new_pods()).chain(self.target())
     }
 
     pub fn questions(&self, goal: &Goal, memory: &Memory) -> Questions {
@@ -113,7 +138,8 @@ impl Objects {
     pub fn auth_questions(&self, goal: &Goal, memory: &Memory, now: Timestamp) -> Option<auth::Questions> {
         let Cluster { deleting, formed, .. } = cluster(&self.cluster);
         let (_, version) = self.root_password(goal);
-        let asked = memory.auth.questions(&goal.auth, version.as_deref(), now);
+        let loses_tls = auth::loses_identity(self.transport(), self.target());
+        let asked = memory.auth.questions(&goal.auth, loses_tls, version.as_deref(), now);
         asked.filter(|_| formed.is_some() && !deleting)
     }
 
@@ -156,9 +182,14 @@ impl Objects {
         let Cluster { deleting, formed, .. } = cluster(&self.cluster);
         let wanted = self.wanted_handshakes();
         let pods = self.pods.iter().filter(|(_, pod)| pod.metadata.deletion_timestamp.is_none());
-        let due = pods.filter(|(_, pod)| memory.asks_ports(&uid(&***pod), &wanted, now));
-        let is_asked = formed.is_some() && !deleting && !wanted.is_empty();
-        due.filter(|_| is_asked).map(|(&it, _)| (it, wanted.keys().copied().collect())).collect()
+        let asked = pods.filter_map(|(&ordinal, pod)| {
+            let mut shown = wanted.clone();
+            let transport = transport(pod).or_else(|| self.transport());
+            shown.retain(|purpose, _| transport.is_none_or(|it| purpose.is_shown(it)));
+            let is_due = !shown.is_empty() && memory.asks_ports(&uid(&**pod), &shown, now);
+            is_due.then(|| (ordinal, shown.into_keys().collect()))
+        });
+        asked.filter(|_| formed.is_some() && !deleting).collect()
     }
 
     /// Whether a pod is to be replaced, or users ask for something that is not done.
@@ -180,7 +211,9 @@ impl Objects {
             let Claim { member, class: there, .. } = claim(it, self.set.as_deref());
             asked.replace.is_some() && member == asked.replace || class.is_some() && there.as_ref() != class
         };
+        let is_switching = self.transport().is_some_and(|it| self.transports().any(|other| other != it));
         self.pods.values().any(|pod| is_outdated(pod))
+            || is_switching
             || self.claims.values().any(|claim| is_replaced(claim))
             || moves
     }
@@ -251,6 +284,7 @@ pub fn observe(
             replicas: replicas(set),
             rejected,
             template: forms.template.clone(),
+            transport: objects.transport_of_new_pods(),
             unmarked: forms.unmarked,
             followed: is_followed(set),
             agent: agent(set),
@@ -266,6 +300,8 @@ pub fn observe(
             held_generation: record.held_generation,
             adopts: record.adopts,
             cleared: record.cleared,
+            plain: Some(record.form.in_plain_text().digest()),
+            tls: record.tls,
         }),
         pods: BTreeMap::new(),
         preflights: objects.preflights.iter().map(|(&it, pod)| (it, preflight::of(pod, now))).collect(),
@@ -320,6 +356,7 @@ fn see_pod(
         orphaned: !pod.owner_references().iter().any(|owner| owner.controller == Some(true)),
         form: forms.of_pod(pod),
         version: container::version(pod),
+        transport: transport(pod),
         agent: Protocol::on(&pod.metadata),
         created: pod.metadata.creation_timestamp.as_ref().map(|time| time.0),
         published: memory.is_found_by_name(&uid, seen.now),
@@ -328,6 +365,10 @@ fn see_pod(
         handshakes: memory.handshakes(&uid),
         uid,
     }
+}
+
+fn transport(pod: &Pod) -> Option<Transport> {
+    Some(member_config(pod.spec.as_ref()?)?.transport)
 }
 
 fn cluster(cluster: &EtcdCluster) -> Cluster {

@@ -13,7 +13,7 @@ use crate::auth::{Auth, RootPassword};
 use crate::form::Digest;
 use crate::member::MemberProgress;
 use crate::request::Object;
-use crate::tls::{Authority, Certificate, Flaw, Purpose, Transport};
+use crate::tls::{Authority, Certificate, Flaw, Purpose, Schemes, Section, Transport};
 use crate::version::Version;
 use crate::version::downgrade::Downgrade;
 pub use nodes::{Node, Nodes, Unread};
@@ -113,7 +113,7 @@ pub struct Observed {
     pub claims: BTreeMap<Ordinal, Claim>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub secrets: BTreeMap<Purpose, Secret>,
-    /// What pods are made with; none before there is anything to make them from.
+    /// What all pods were made with last; none before there is anything to make them from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transport: Option<Transport>,
     pub etcd: Etcd,
@@ -212,6 +212,9 @@ pub struct Set {
     /// The form of the pods that it creates; none if that is not known.
     #[serde(default)]
     pub template: Option<Digest>,
+    /// What its pods are made with; none if that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transport: Option<Transport>,
     /// Its template was written by an operator that recorded no forms.
     #[serde(default)]
     pub unmarked: bool,
@@ -248,6 +251,7 @@ impl Set {
             replicas,
             rejected: BTreeMap::new(),
             template: None,
+            transport: None,
             unmarked: false,
             followed: true,
             agent: Protocol::CURRENT,
@@ -275,6 +279,12 @@ pub struct FormRecord {
     /// Members whose logs have no entries that etcd 3.7 cannot read.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub cleared: BTreeSet<MemberId>,
+    /// The digest of the same form in plain text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plain: Option<Digest>,
+    /// None if it was written by an operator that could not change the transport of a cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<Section>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -290,6 +300,9 @@ pub struct Pod {
     /// By the tag of its image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<Version>,
+    /// What its ports serve; none if that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transport: Option<Transport>,
     /// Where it runs; none before it is scheduled.
     #[serde(default)]
     pub node: Option<String>,
@@ -500,6 +513,9 @@ pub struct Member {
     pub ordinal: Option<Ordinal>,
     pub learner: bool,
     pub start: MemberProgress,
+    /// Of its peer URLs.
+    #[serde(default, skip_serializing_if = "Schemes::is_empty")]
+    pub schemes: Schemes,
 }
 
 impl Members {
@@ -609,6 +625,13 @@ impl Observed {
     pub fn replicas(&self) -> u8 {
         let pods = || self.staying_pods().max().map_or(0, |highest| highest.0 + 1);
         self.set.as_ref().map_or_else(|| self.span().max(pods()), |set| set.replicas)
+    }
+
+    /// What this pod is made with, or will be. During a switch, pods differ.
+    pub fn transport_of(&self, ordinal: Ordinal) -> Option<Transport> {
+        let of_pod = |pod: &Pod| pod.transport;
+        let of_new_pods = || self.set.as_ref().and_then(|set| set.transport);
+        self.pods.get(&ordinal).map_or_else(of_new_pods, of_pod).or(self.transport)
     }
 
     fn staying_pods(&self) -> impl Iterator<Item = &Ordinal> {

@@ -18,7 +18,7 @@ use crate::decide::Reason;
 use crate::form::Digest;
 use crate::observed::{ClusterId, Exit, MemberId, Observed, Ordinal, Unanswered};
 use crate::request::Object;
-use crate::tls::{Cause, Purpose, Stage, Tally};
+use crate::tls::{Cause, Purpose, Schemes, Section, Stage, Tally};
 use crate::version::{Version, path};
 
 /// What to do now, in this order; what is awaited; what is refused.
@@ -127,6 +127,10 @@ pub enum Action {
     RecordCleared {
         members: BTreeSet<MemberId>,
     },
+    /// Writes down whether `spec.security.tls` takes effect.
+    RecordTls {
+        section: Section,
+    },
     /// Writes down that a request of a user is accepted.
     Accept(Accepted),
     AddLearner {
@@ -136,6 +140,13 @@ pub enum Action {
     Promote {
         ordinal: Ordinal,
         member: MemberId,
+        cluster: ClusterId,
+    },
+    /// From now on etcd lists the member with a peer URL of each of these schemes.
+    UpdatePeerUrls {
+        ordinal: Ordinal,
+        member: MemberId,
+        schemes: Schemes,
         cluster: ClusterId,
     },
     MoveLeader {
@@ -185,6 +196,8 @@ impl Action {
             | Self::OrphanSet { .. }
             | Self::RecordForm { .. }
             | Self::RecordCleared { .. }
+            | Self::RecordTls { .. }
+            | Self::UpdatePeerUrls { .. }
             | Self::SetTemplate { .. }
             | Self::RotateAuthority { .. }
             | Self::Accept(_)

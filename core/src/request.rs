@@ -22,7 +22,7 @@ use crate::form::Digest;
 use crate::names::Names;
 use crate::observed::{ClusterId, MemberId, Observed, Ordinal};
 use crate::plan::Action;
-use crate::tls::{Purpose, Scheme, Stage};
+use crate::tls::{Purpose, Scheme, Schemes, Section, Stage};
 use crate::version::Version;
 pub use http::{Target, http};
 
@@ -102,6 +102,8 @@ pub enum Change {
     RecordForm(Digest),
     /// The logs of these members have no entries of 3.5.
     RecordCleared(BTreeSet<MemberId>),
+    /// Whether `spec.security.tls` takes effect.
+    RecordTls(Section),
     /// A new certificate for this.
     Issue(Purpose),
     /// A step from an authority to its successor.
@@ -141,6 +143,8 @@ pub enum MemberChange {
     /// Its peer URL has this scheme.
     AddLearner(Ordinal, Scheme),
     Promote(MemberId),
+    /// The peer URLs of the member in this pod.
+    UpdatePeerUrls(MemberId, Ordinal, Schemes),
     MoveLeader {
         from: MemberId,
         to: MemberId,
@@ -221,6 +225,10 @@ pub fn request(action: &Action, seen: &Observed, turn: usize) -> Option<Request>
             let change = Change::RecordCleared(members.clone());
             unchanged(Object::Form, &seen.record.as_ref()?.uid, versions.record.as_ref(), change)
         }
+        Action::RecordTls { ref section } => {
+            let change = Change::RecordTls(section.clone());
+            unchanged(Object::Form, &seen.record.as_ref()?.uid, versions.record.as_ref(), change)
+        }
         Action::CreatePreflight { ordinal, ref node } => {
             write(Object::Preflight(ordinal), OnlyIf::Absent, Change::CreatePreflight(node.clone()))
         }
@@ -228,8 +236,12 @@ pub fn request(action: &Action, seen: &Observed, turn: usize) -> Option<Request>
         Action::DeleteSet { ref uid } => delete(Object::Set, uid),
         Action::OrphanSet { ref uid } => unchanged(Object::Set, uid, versions.set.as_ref(), Change::Orphan),
         Action::AddLearner { ordinal, cluster } => {
-            let scheme = seen.transport.unwrap_or_default().peers;
+            let own = seen.pods.get(&ordinal).and_then(|pod| pod.transport);
+            let scheme = own.or(seen.transport).unwrap_or_default().peers.scheme();
             call(cluster, None, turn, MemberChange::AddLearner(ordinal, scheme))
+        }
+        Action::UpdatePeerUrls { ordinal, member, schemes, cluster } => {
+            call(cluster, None, turn, MemberChange::UpdatePeerUrls(member, ordinal, schemes))
         }
         Action::Promote { member, cluster, .. } => call(cluster, None, 0, MemberChange::Promote(member)),
         Action::MoveLeader { from, to, cluster } => {

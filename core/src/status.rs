@@ -122,7 +122,7 @@ fn seen(
         cluster_id: before.cluster_id.clone().or_else(|| formed.map(|formed| formed.id.to_string())),
         formed_at: before.formed_at.clone().or_else(|| formed.map(|formed| Time(formed.since))),
         domain: before.domain.clone().or_else(|| Some(basis.names.domain.clone())),
-        client_endpoints: vec![basis.names.endpoint(basis.transport().clients)],
+        client_endpoints: vec![basis.names.endpoint(basis.transport().clients.scheme())],
         selector: Some(selector.join(",")),
         conditions: history.conditions(facts::of(&view, cluster)),
         ..before.clone()

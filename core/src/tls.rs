@@ -7,6 +7,7 @@ mod certificate;
 mod expiry;
 mod judgement;
 mod profile;
+mod switch;
 mod trust;
 
 use std::fmt;
@@ -22,6 +23,7 @@ pub(crate) use expiry::is_urgent;
 pub use expiry::{Expiring, Urgency, expiring};
 pub use judgement::{Cause, State, judge, next_renewal};
 pub use profile::{Profile, Profiles, Usage, chosen_profiles, profiles};
+pub use switch::{Section, Switch, wanted_schemes};
 pub(crate) use trust::Rotation;
 pub use trust::{KUBELET_REFRESH, Stage, Tally, Trust, is_in_use};
 
@@ -62,37 +64,178 @@ impl fmt::Display for Scheme {
     }
 }
 
+/// How the client port of a member is served.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ClientPort {
+    #[default]
+    Http,
+    /// With TLS, and in plain text as well.
+    Both,
+    Https,
+}
+
+impl ClientPort {
+    /// What members advertise, and what the operator and etcdctl use.
+    pub fn scheme(self) -> Scheme {
+        Scheme::of(self.is_tls())
+    }
+
+    pub fn is_tls(self) -> bool {
+        self != Self::Http
+    }
+}
+
+impl From<Scheme> for ClientPort {
+    fn from(scheme: Scheme) -> Self {
+        if scheme.is_tls() { Self::Https } else { Self::Http }
+    }
+}
+
+/// How the peer port of a member is served, and what it connects to others with. That port serves one scheme only, so members
+/// get their certificates before the first of them uses TLS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PeerPort {
+    #[default]
+    Http,
+    /// Served in plain text, by a member that has certificates: it can connect to others that use TLS.
+    Prepared,
+    Https,
+}
+
+impl PeerPort {
+    /// What it is served with.
+    pub fn scheme(self) -> Scheme {
+        Scheme::of(self == Self::Https)
+    }
+
+    pub fn has_certificates(self) -> bool {
+        self != Self::Http
+    }
+}
+
+impl From<Scheme> for PeerPort {
+    fn from(scheme: Scheme) -> Self {
+        if scheme.is_tls() { Self::Https } else { Self::Http }
+    }
+}
+
+/// The schemes of the peer URLs that etcd lists for a member.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Schemes {
+    pub http: bool,
+    pub https: bool,
+}
+
+impl Schemes {
+    pub const BOTH: Self = Self { http: true, https: true };
+
+    pub fn of<'a>(urls: impl Iterator<Item = &'a str>) -> Self {
+        let scheme = |url: &str| match url.split_once("://")?.0 {
+            "http" => Some(Scheme::Http),
+            "https" => Some(Scheme::Https),
+            _ => None,
+        };
+        urls.filter_map(scheme).fold(Self::default(), Self::with)
+    }
+
+    pub fn only(scheme: Scheme) -> Self {
+        Self::default().with(scheme)
+    }
+
+    #[must_use]
+    pub fn with(self, scheme: Scheme) -> Self {
+        let Self { http, https } = self;
+        Self { http: http || scheme == Scheme::Http, https: https || scheme == Scheme::Https }
+    }
+
+    pub fn contains(self, scheme: Scheme) -> bool {
+        self.with(scheme) == self
+    }
+
+    /// Nothing is known of them.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    pub fn iter(self) -> impl Iterator<Item = Scheme> {
+        [Scheme::Http, Scheme::Https].into_iter().filter(move |scheme| self.contains(*scheme))
+    }
+}
+
+impl fmt::Display for Schemes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let schemes: Vec<_> = self.iter().map(|scheme| scheme.to_string()).collect();
+        f.write_str(&schemes.join(" and "))
+    }
+}
+
 /// How the ports of a member are served.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Transport {
     #[serde(default)]
-    pub clients: Scheme,
+    pub clients: ClientPort,
     #[serde(default)]
-    pub peers: Scheme,
+    pub peers: PeerPort,
 }
 
 impl Transport {
-    /// What a spec asks for.
+    /// Both ports with TLS alone.
+    pub const TLS: Self = Self { clients: ClientPort::Https, peers: PeerPort::Https };
+
+    /// What a cluster is created with.
     pub fn asked_for(tls: &api::Tls) -> Self {
-        Self {
-            clients: Scheme::of(tls.enabled && tls.client_tls_enabled),
-            peers: Scheme::of(tls.enabled && tls.peer_tls_enabled),
-        }
+        Self::towards(tls, None)
+    }
+
+    /// What a spec asks for, on a cluster that has this. Where it says nothing about plain connections of clients, they stay
+    /// possible if they are.
+    pub fn towards(tls: &api::Tls, in_effect: Option<Self>) -> Self {
+        let (clients, peers) = (tls.enabled && tls.client_tls_enabled, tls.enabled && tls.peer_tls_enabled);
+        let are_plain = in_effect.is_some_and(|it| it.clients != ClientPort::Https);
+        let clients = match tls.plain_clients {
+            _ if !clients => ClientPort::Http,
+            Some(api::PlainClients::Allow) => ClientPort::Both,
+            Some(api::PlainClients::Refuse) => ClientPort::Https,
+            None if are_plain => ClientPort::Both,
+            None => ClientPort::Https,
+        };
+        Self { clients, peers: Scheme::of(peers).into() }
     }
 
     pub fn is_plain(&self) -> bool {
         *self == Self::default()
     }
+
+    /// What needs the certificates of both.
+    #[must_use]
+    pub fn or_more(self, other: Self) -> Self {
+        Self { clients: self.clients.max(other.clients), peers: self.peers.max(other.peers) }
+    }
 }
 
 impl fmt::Display for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match (self.clients, self.peers) {
-            (Scheme::Https, Scheme::Https) => "clients and members use TLS",
-            (Scheme::Https, Scheme::Http) => "clients use TLS, members talk to each other in plain text",
-            (Scheme::Http, Scheme::Https) => "members use TLS, clients connect in plain text",
-            (Scheme::Http, Scheme::Http) => "all connections are plain text",
-        })
+        if *self == Self::TLS {
+            return f.write_str("clients and members use TLS");
+        }
+        if self.is_plain() {
+            return f.write_str("all connections are plain text");
+        }
+        let clients = match self.clients {
+            ClientPort::Http => "clients connect in plain text",
+            ClientPort::Both => "clients use TLS or plain text",
+            ClientPort::Https => "clients use TLS",
+        };
+        match self.peers {
+            PeerPort::Https => write!(f, "members use TLS, {clients}"),
+            PeerPort::Http => write!(f, "{clients}, members talk to each other in plain text"),
+            PeerPort::Prepared => {
+                write!(f, "{clients}, members have certificates and talk to each other in plain text")
+            }
+        }
     }
 }
 
@@ -156,9 +299,18 @@ impl Purpose {
         }
     }
 
+    /// Whether a member with this transport shows it on a port.
+    pub fn is_shown(self, transport: Transport) -> bool {
+        match self {
+            Self::Peer => transport.peers.scheme().is_tls(),
+            Self::Server => transport.clients.is_tls(),
+            Self::PeerAuthority | Self::ClientAuthority | Self::Operator | Self::Client => false,
+        }
+    }
+
     pub fn is_needed(self, transport: Transport) -> bool {
         match self {
-            Self::PeerAuthority | Self::Peer => transport.peers.is_tls(),
+            Self::PeerAuthority | Self::Peer => transport.peers.has_certificates(),
             Self::ClientAuthority | Self::Server | Self::Operator | Self::Client => {
                 transport.clients.is_tls()
             }

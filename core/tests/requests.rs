@@ -20,7 +20,7 @@ use etcd_operator_core::plan::Action;
 use etcd_operator_core::request::{
     Change, Object, OnlyIf, Request, Role, Target, Write, http, report, request,
 };
-use etcd_operator_core::tls::{Cause, Purpose, Stage};
+use etcd_operator_core::tls::{Cause, Purpose, Schemes, Section, Stage};
 use etcd_operator_core::validate::validate;
 use etcd_operator_core::version::Version;
 use k8s_openapi::ByteString;
@@ -95,6 +95,11 @@ fn actions(form: &Digest) -> Vec<(Action, Observed)> {
         (Action::AddLearner { ordinal: Ordinal(3), cluster: CLUSTER }, running.clone()),
         (Action::AddLearner { ordinal: Ordinal(3), cluster: CLUSTER }, secured),
         (Action::Promote { ordinal: ONE, member, cluster: CLUSTER }, running.clone()),
+        (
+            Action::UpdatePeerUrls { ordinal: ONE, member, schemes: Schemes::BOTH, cluster: CLUSTER },
+            running.clone(),
+        ),
+        (Action::RecordTls { section: Section::InForce }, seen("running 3\nrecord A")),
         (Action::MoveLeader { from, to, cluster: CLUSTER }, running.clone()),
         (Action::EnableDowngrade { to: Version::new(3, 5, 0), cluster: CLUSTER }, running.clone()),
         (Action::CancelDowngrade { cluster: CLUSTER }, running.clone()),
@@ -146,6 +151,7 @@ fn requests() -> String {
         of_unmarked_pods: true,
         held_generation: None,
         cleared: Default::default(),
+        tls: None,
         adopts: None,
     };
     let mut text = String::from(
@@ -154,7 +160,8 @@ fn requests() -> String {
     for (action, seen) in actions(&intent.form.digest()) {
         let request = request(&action, &seen, 0).expect("it can be sent");
         // What it changes is recorded already.
-        let there = matches!(action, Action::RecordCleared { .. }).then_some(&record);
+        let there =
+            matches!(action, Action::RecordCleared { .. } | Action::RecordTls { .. }).then_some(&record);
         let target = Target { record: there, ..target };
         let lines = match request {
             Request::Kube(write) => lines(&write, target),
@@ -258,6 +265,7 @@ fn a_record_has_whose_volumes_were_adopted_and_stays_what_it_was_otherwise() {
         held_generation: Some(4),
         adopts: None,
         cleared: Default::default(),
+        tls: None,
     };
     let desired = desired(&after);
     let target = |set, record| Target {

@@ -41,7 +41,7 @@ fn with_forms() -> impl Strategy<Value = (Goal, Observed)> {
     let world = prop_oneof![2 => anything().boxed(), 1 => settled().boxed()];
     (world, form(), version(), pods, form(), record).prop_map(
         |((mut goal, mut seen), form, version, pods, template, record)| {
-            goal.form = Some(Wanted { proof: Some(proof_of(&form)), form, version });
+            goal.form = Some(Wanted { proof: Some(proof_of(&form)), plain: None, form, version });
             seen.cluster.generation = Some(1);
             for (pod, form) in seen.pods.values_mut().zip(pods) {
                 pod.form = Some(form);
@@ -57,6 +57,8 @@ fn with_forms() -> impl Strategy<Value = (Goal, Observed)> {
                 held_generation: held.then_some(1),
                 adopts: None,
                 cleared: Default::default(),
+                plain: None,
+                tls: None,
             });
             (goal, seen)
         },

@@ -12,7 +12,7 @@ use etcd_operator_core::agent::{News, Protocol, Reason, Report};
 use etcd_operator_core::etcd_config::{AutoCompaction, MemberConfig, MemberOptions};
 use etcd_operator_core::order::BootstrapOrder;
 use etcd_operator_core::start::{Identity, Waiting};
-use etcd_operator_core::tls::{Scheme, Transport};
+use etcd_operator_core::tls::{ClientPort, PeerPort, Transport};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -100,7 +100,8 @@ fn member_config() -> MemberConfig {
         peer_host: "kv-peer.ns.svc.cluster.local".into(),
         attempt: Some(1),
         adopts: Some("uid-0".into()),
-        transport: Transport { clients: Scheme::Https, peers: Scheme::Https },
+        transport: Transport::TLS,
+        plain_peers: false,
         options: MemberOptions {
             quota_backend_bytes: Some(8_589_934_592),
             auto_compaction: Some(AutoCompaction::Periodic("8h".into())),
@@ -122,7 +123,12 @@ fn today() -> Files {
     };
     let mut by_revision = member_config();
     by_revision.options.auto_compaction = Some(AutoCompaction::Revision("1000".into()));
+    let (clients, peers) = (ClientPort::Both, PeerPort::Prepared);
+    let switching = MemberConfig { transport: Transport { clients, peers }, ..member_config() };
+    let mixed = MemberConfig { plain_peers: true, ..member_config() };
     let mut files = BTreeMap::from([
+        ("config-prepared.json".into(), text(&switching)),
+        ("config-mixed.json".into(), text(&mixed)),
         ("news.json".into(), text(&News { addresses, ..News::default() })),
         ("order.json".into(), format!("{}\n", order().render())),
         ("identity.json".into(), text(&identity)),

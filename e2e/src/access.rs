@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use etcd_client::{Channel, Client, ConnectOptions};
+use etcd_operator_core::form::member_config;
 use etcd_operator_core::names::{CLUSTER_LABEL, Names};
 use etcd_operator_core::tls::{AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY, Purpose};
 use hyper_util::rt::TokioIo;
@@ -199,7 +200,10 @@ impl ClientSecrets {
 
     /// To a member, by the cluster that its pod names.
     pub fn access_to(&self, pod: &Pod) -> Option<Access> {
+        let config = pod.spec.as_ref().and_then(member_config);
         match pod.labels().get(CLUSTER_LABEL) {
+            // During a switch, pods differ.
+            _ if config.is_some_and(|it| !it.transport.clients.is_tls()) => Some(Access::Plain),
             Some(cluster) => self.access(&names(&pod.namespace().unwrap_or_default(), cluster)),
             None => Some(Access::Plain),
         }

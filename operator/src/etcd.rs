@@ -14,6 +14,7 @@ use etcd_client::{
 use etcd_operator_core::member::MemberProgress;
 use etcd_operator_core::names::Names;
 use etcd_operator_core::observed::{Alarm, Answer, ClusterId, Member as Listed, MemberId, Members};
+use etcd_operator_core::tls::Schemes;
 use etcd_operator_core::version::Version;
 
 pub use self::error::Error;
@@ -138,6 +139,12 @@ impl Member {
         self.within(CHANGE_DEADLINE, "promote a learner", promoted).await.map(drop)
     }
 
+    pub async fn update(&self, member: MemberId, urls: impl Iterator<Item = String>) -> Result<(), Error> {
+        let mut cluster = self.client.cluster_client();
+        let updated = cluster.member_update(member.0, urls.collect::<Vec<_>>());
+        self.within(CHANGE_DEADLINE, "change the peer URLs of a member", updated).await.map(drop)
+    }
+
     pub async fn remove(&self, member: MemberId) -> Result<(), Error> {
         let mut cluster = self.client.cluster_client();
         self.within(CHANGE_DEADLINE, "remove a member", cluster.member_remove(member.0)).await.map(drop)
@@ -228,7 +235,8 @@ fn leader(id: u64) -> Option<MemberId> {
 
 fn listed(names: &Names, name: &str, peer_urls: &[String], client_urls: &[String]) -> Listed {
     let ordinal = peer_urls.iter().find_map(|url| names.ordinal_of(url));
-    Listed { ordinal, learner: false, start: MemberProgress::of(name, client_urls) }
+    let schemes = Schemes::of(peer_urls.iter().map(String::as_str));
+    Listed { ordinal, learner: false, start: MemberProgress::of(name, client_urls), schemes }
 }
 
 #[cfg(test)]
@@ -262,7 +270,8 @@ mod tests {
             // Its name does not make it ours.
             ("kv-2", &foreign, vec![client], None, MemberProgress::Published),
         ] {
-            let expected = Listed { ordinal, learner: false, start };
+            let schemes = Schemes::of([peer.as_str()].into_iter());
+            let expected = Listed { ordinal, learner: false, start, schemes };
             assert_eq!(listed(&names, name, std::slice::from_ref(peer), &clients), expected, "{name} {peer}");
         }
     }

@@ -59,7 +59,7 @@ pub fn judge(world: &World, ordinal: Ordinal) -> Option<(Verdict, Memory)> {
                 protocol_version: Protocol::CURRENT,
                 cluster_uid: evidence.cluster_uid,
                 name: evidence.name,
-                peer_url: peer_url(sandbox.template.transport.peers, &name(ordinal)),
+                peer_url: peer_url(sandbox.template.form.transport.peers.scheme(), &name(ordinal)),
                 ever_started,
                 message: waiting.to_string(),
                 waiting: Reason::Known(waiting),
@@ -135,7 +135,7 @@ fn inspect(world: &World, ordinal: Ordinal, sandbox: &kube::Sandbox) -> Option<(
 }
 
 fn ask(world: &World, ordinal: Ordinal, other: Ordinal, theirs: &kube::Sandbox) -> Answer {
-    if !world.network.connects(ordinal, other) {
+    if !world.network.connects(ordinal, other) || !world.can_dial(ordinal, other) {
         return Answer::Silent;
     }
     match world.servers.get(&other) {
@@ -149,7 +149,7 @@ fn list(world: &World, at: Ordinal, server: &Server) -> MemberList {
     let member = |(id, peer): (&MemberId, &crate::etcd::Peer)| Member {
         id: id.0,
         name: if peer.start == MemberProgress::Added { String::new() } else { name(peer.ordinal) },
-        peer_urls: vec![peer_url(world.scheme(server.data.cluster), &name(peer.ordinal))],
+        peer_urls: peer.schemes.iter().map(|it| peer_url(it, &name(peer.ordinal))).collect(),
         client_urls: if peer.start == MemberProgress::Published {
             vec!["a client URL".into()]
         } else {

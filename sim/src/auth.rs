@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use etcd_operator_core::auth::{Auth, Questions, Step, User, Users, Wanted};
 use etcd_operator_core::observed::ClusterId;
-use etcd_operator_core::tls::Scheme;
 
 use crate::problem::Violation;
 use crate::world::World;
@@ -84,10 +83,12 @@ impl Store {
 }
 
 impl World {
-    /// By their certificate; none where clients connect in plain text.
+    /// By their certificate; none where clients connect to any member in plain text.
     pub fn operators_name(&self) -> Option<User> {
-        let clients = self.kube.objects.transport_or_asked().clients;
-        (clients == Scheme::Https).then_some(User::Operator)
+        let objects = &self.kube.objects;
+        let of_pods = objects.pods.values().map(|pod| pod.template.form.transport);
+        let in_effect = objects.transport().unwrap_or_else(|| objects.target());
+        of_pods.chain([in_effect]).all(|it| it.clients.is_tls()).then_some(User::Operator)
     }
 
     pub fn denies_operators(&self, cluster: ClusterId) -> bool {

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use etcd_operator_core::auth::{Step, User};
 use etcd_operator_core::form::Digest;
-use etcd_operator_core::observed::{Answer, MemberId, Observed, PreflightState, Process, Seen};
+use etcd_operator_core::observed::{Answer, MemberId, Observed, Pod, PreflightState, Process, Seen};
 use etcd_operator_core::plan::{Action, Plan, Refusal, WaitingOn};
-use etcd_operator_core::tls::{Cause, Purpose};
+use etcd_operator_core::tls::{Cause, Purpose, Schemes};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
@@ -61,6 +61,8 @@ pub enum Bug {
     TrustAssumed,
     /// Members are taken to serve what their Secrets hold.
     UseAssumed,
+    /// Every member is taken for one that is listed with both peer URLs.
+    PeerUrlsIgnored,
 }
 
 impl Bug {
@@ -108,6 +110,13 @@ impl Bug {
         }
         if matches!(self, Self::TrustAssumed | Self::UseAssumed) {
             assume_handshakes(seen, self == Self::TrustAssumed);
+        }
+        let certified = |pod: &Pod| pod.transport.is_some_and(|it| it.peers.has_certificates());
+        if self == Self::PeerUrlsIgnored
+            && seen.pods.values().any(certified)
+            && let Seen::Known(members) = &mut seen.etcd.members
+        {
+            members.list.values_mut().for_each(|member| member.schemes = Schemes::BOTH);
         }
         if self == Self::ForeignVolumesIgnored {
             let own = seen.cluster.uid.clone();

@@ -6,6 +6,7 @@ use etcd_operator_core::observed::{MemberId, Ordinal};
 use etcd_operator_core::plan::{Plan, Refusal};
 use etcd_operator_core::quorum::quorum;
 use etcd_operator_core::tls::Purpose;
+use etcd_operator_core::tls::Schemes;
 
 use crate::auth::Store;
 use crate::etcd::Peer;
@@ -34,7 +35,7 @@ impl Ending {
     pub fn of(world: &World) -> Self {
         let objects = &world.kube.objects;
         let cluster = objects.cluster.as_ref();
-        let wanted = cluster.map(|cluster| cluster.form);
+        let wanted = objects.final_form();
         let foreign = world.kube.foreign_claims();
         let claims = objects.claims.iter();
         let mut members: Vec<_> = world.members().values().map(|peer| (peer.ordinal, peer.learner)).collect();
@@ -87,14 +88,16 @@ pub fn differences(world: &World, plans: &[&Plan]) -> Vec<Wrong> {
         let members = world.members();
         let mut ordinals: Vec<Ordinal> = members.values().map(|peer| peer.ordinal).collect();
         ordinals.sort();
+        let (form, scheme) = (objects.final_form(), objects.target().peers.scheme());
         let finished = members.values().all(|peer| !peer.learner && peer.start == MemberProgress::Published);
         differences.extend(wrong([
             (ordinals == wanted, Wrong::Members),
             (finished, Wrong::MemberUnfinished),
-            (objects.pods.values().all(|pod| pod.template.form == cluster.form), Wrong::Forms),
+            (objects.pods.values().all(|pod| Some(pod.template.form) == form), Wrong::Forms),
             (objects.pods.values().all(|pod| pod.template.agent >= world.agent), Wrong::Agents),
-            (objects.set.is_some_and(|set| set.spec.template.form == cluster.form), Wrong::Template),
-            (objects.record.is_some_and(|record| record.form == cluster.form), Wrong::Record),
+            (objects.set.map(|set| set.spec.template.form) == form, Wrong::Template),
+            (objects.record.map(|record| record.form) == form, Wrong::Record),
+            (members.values().all(|peer| peer.schemes == Schemes::only(scheme)), Wrong::PeerUrls),
             (wanted.iter().all(|ordinal| world.servers.contains_key(ordinal)), Wrong::EtcdNotRunning),
             (world.auth_is_as_wanted(), Wrong::Auth),
             (world.volumes_are_as_wanted(), Wrong::VolumeForms),

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use etcd_operator_core::member::MemberProgress;
 use etcd_operator_core::observed::{ClusterId, MemberId, Ordinal};
 use etcd_operator_core::quorum::quorum;
+use etcd_operator_core::tls::{Scheme, Schemes};
 use etcd_operator_core::version::Version;
 
 use crate::random::mix;
@@ -86,8 +87,10 @@ pub enum Change {
     Nothing,
     Write(u64),
     /// Part of a static bootstrap.
-    Found(MemberId, Ordinal),
-    AddLearner(MemberId, Ordinal),
+    Found(MemberId, Ordinal, Scheme),
+    AddLearner(MemberId, Ordinal, Scheme),
+    /// Other peer URLs.
+    Update(MemberId, Schemes),
     Promote(MemberId),
     Remove(MemberId),
     /// A member tells its client URLs.
@@ -99,7 +102,11 @@ pub enum Change {
 impl Change {
     pub fn is_membership(&self) -> bool {
         match self {
-            Self::Found(..) | Self::AddLearner(..) | Self::Promote(_) | Self::Remove(_) => true,
+            Self::Found(..)
+            | Self::AddLearner(..)
+            | Self::Update(..)
+            | Self::Promote(_)
+            | Self::Remove(_) => true,
             Self::Nothing | Self::Write(_) | Self::Publish(_) | Self::OldPublish(_) => false,
         }
     }
@@ -131,6 +138,7 @@ pub struct Peer {
     pub ordinal: Ordinal,
     pub learner: bool,
     pub start: MemberProgress,
+    pub schemes: Schemes,
 }
 
 /// What follows from the entries up to an index.
@@ -149,8 +157,13 @@ impl Applied {
         match &entry.change {
             Change::Nothing => {}
             Change::Write(_) => self.revision += 1,
-            Change::Found(id, ordinal) => self.insert(*id, *ordinal, false, MemberProgress::Listed),
-            Change::AddLearner(id, ordinal) => self.insert(*id, *ordinal, true, MemberProgress::Added),
+            Change::Found(id, ordinal, scheme) => {
+                self.insert(*id, *ordinal, false, MemberProgress::Listed, *scheme);
+            }
+            Change::AddLearner(id, ordinal, scheme) => {
+                self.insert(*id, *ordinal, true, MemberProgress::Added, *scheme);
+            }
+            Change::Update(id, schemes) => self.change(*id, |peer| peer.schemes = *schemes),
             Change::Promote(id) => self.change(*id, |peer| peer.learner = false),
             Change::Publish(id) | Change::OldPublish(id) => {
                 self.change(*id, |peer| peer.start = MemberProgress::Published)
@@ -162,8 +175,15 @@ impl Applied {
         }
     }
 
-    fn insert(&mut self, id: MemberId, ordinal: Ordinal, learner: bool, start: MemberProgress) {
-        self.members.insert(id, Peer { ordinal, learner, start });
+    fn insert(
+        &mut self,
+        id: MemberId,
+        ordinal: Ordinal,
+        learner: bool,
+        start: MemberProgress,
+        scheme: Scheme,
+    ) {
+        self.members.insert(id, Peer { ordinal, learner, start, schemes: Schemes::only(scheme) });
     }
 
     fn change(&mut self, id: MemberId, change: impl Fn(&mut Peer)) {
@@ -278,10 +298,10 @@ impl Server {
 }
 
 /// The data of a member that is started by a bootstrap order.
-pub fn found(order: u64, size: u8, own: Ordinal) -> Data {
+pub fn found(order: u64, size: u8, own: Ordinal, scheme: Scheme) -> Data {
     let entries = Ordinal::below(size).map(|ordinal| (founding_id(order, ordinal), ordinal));
     let log: Vec<Entry> =
-        entries.map(|(id, ordinal)| Entry { term: 1, change: Change::Found(id, ordinal) }).collect();
+        entries.map(|(id, ordinal)| Entry { term: 1, change: Change::Found(id, ordinal, scheme) }).collect();
     let commit = log.len();
     Data {
         cluster: cluster_id(order),

@@ -11,7 +11,7 @@ use etcd_operator_core::observed::Ordinal;
 use etcd_operator_core::request::{self, Change, MemberChange, Object, OnlyIf, Request, Write};
 use etcd_operator_core::round::Outcome;
 use etcd_operator_core::status::Trouble;
-use etcd_operator_core::tls::Transport;
+use etcd_operator_core::tls::Section;
 
 use crate::auth;
 use crate::etcd::api::{self, Call};
@@ -39,7 +39,6 @@ pub struct Wanted {
     pub recorded: Option<Record>,
     /// What pods were created from.
     pub template: Option<Template>,
-    pub transport: Transport,
     pub authorities: Authorities,
     /// Of etcd's root.
     pub root_password: Option<u64>,
@@ -50,7 +49,7 @@ pub struct Wanted {
 impl Wanted {
     /// What is created is what was read. What the operator may do is what the user wanted at that time: whether a cache
     /// knew it is no excuse.
-    pub fn of(read: &Objects, live: &Objects) -> Option<Self> {
+    pub fn of(read: &Objects, live: &Objects, goal: &Goal) -> Option<Self> {
         let cluster = read.cluster.as_ref()?;
         let adopts = cluster.goal.adopts.as_deref();
         let wants = |what: fn(&Goal, bool) -> bool| {
@@ -58,11 +57,10 @@ impl Wanted {
         };
         Some(Self {
             cluster: cluster.uid,
-            form: cluster.form,
+            form: cluster.form.with(goal.switch.as_ref()?.form),
             volumes: cluster.volumes,
             recorded: read.record,
             template: read.set.map(|set| set.spec.template),
-            transport: read.transport_or_asked(),
             authorities: Authorities::of(&read.secrets),
             root_password: cluster.goal.auth.root_password_secret().and(cluster.root_password),
             late: false,
@@ -161,11 +159,12 @@ fn change_cluster(world: &mut World, change: &Change) {
 fn change_order(world: &mut World, change: &Change, wanted: Wanted) {
     world.kube.objects.order = match (change, world.kube.objects.order) {
         (&Change::CreateOrder(size), _) => {
-            let (uid, cluster, peers) = (world.kube.uid(), wanted.cluster, wanted.transport.peers);
+            let (uid, cluster, peers) =
+                (world.kube.uid(), wanted.cluster, wanted.form.transport.peers.scheme());
             Some(Order { uid, version: 1, cluster, armed: false, size, peers })
         }
         (Change::ArmOrder(_), Some(order)) => {
-            let (version, peers) = (order.version + 1, wanted.transport.peers);
+            let (version, peers) = (order.version + 1, wanted.form.transport.peers.scheme());
             Some(Order { armed: true, version, peers, ..order })
         }
         _ => None,
@@ -187,8 +186,7 @@ fn change_set(world: &mut World, change: &Change, wanted: Wanted) {
         world.lineage.set_created_late |= owner != Some(wanted.cluster);
         let form = wanted.recorded.map_or(wanted.form, |record| record.form);
         let adopts = wanted.recorded.and_then(|record| record.adopts).or(wanted.adopts);
-        let (cluster, transport, agent) = (wanted.cluster, wanted.transport, world.agent);
-        let template = Template { cluster, adopts, form, transport, agent };
+        let template = Template { cluster: wanted.cluster, adopts, form, agent: world.agent };
         Some(Set::new(world.kube.uid(), SetSpec { replicas, template, volumes: wanted.volumes }))
     } else if *change == Change::Orphan {
         before.map(|set| Set { orphaning: true, version: set.version + 1, ..set })
@@ -216,6 +214,13 @@ fn record_form(world: &mut World, change: &Change, wanted: Wanted) {
         }
         return;
     }
+    if let Change::RecordTls(section) = change {
+        world.kube.objects.section = Some(section.clone());
+        if let Some(record) = &mut world.kube.objects.record {
+            record.version += 1;
+        }
+        return;
+    }
     let Change::RecordForm(digest) = change else { return };
     let Some(form) = wanted.find(digest) else { return };
     rolling::form_is_run_by_all(world, form);
@@ -225,8 +230,8 @@ fn record_form(world: &mut World, change: &Change, wanted: Wanted) {
     world.kube.objects.record = Some(match before {
         Some(record) => Record { version: record.version + 1, form, adopts, ..record },
         None => {
-            let (uid, cluster, transport) = (world.kube.uid(), wanted.cluster, wanted.transport);
-            Record { uid, version: 1, cluster, form, transport, adopts }
+            world.kube.objects.section = Some(Section::InForce);
+            Record { uid: world.kube.uid(), version: 1, cluster: wanted.cluster, form, adopts }
         }
     });
 }
@@ -289,7 +294,8 @@ fn change_members(
     let World { servers, network, truth, now, strict, .. } = world;
     let mut call = Call { servers, network, truth, now: *now, strict: *strict };
     let result = match change {
-        MemberChange::AddLearner(ordinal, _) => call.add_learner(via, ordinal).map(drop),
+        MemberChange::AddLearner(ordinal, scheme) => call.add_learner(via, ordinal, scheme).map(drop),
+        MemberChange::UpdatePeerUrls(member, _, schemes) => call.update(via, member, schemes),
         MemberChange::Promote(member) => call.promote(via, member),
         MemberChange::MoveLeader { from, to } => call.move_leader(from, to),
         MemberChange::Remove(member) => call.remove(via, member),
@@ -306,6 +312,9 @@ fn change_members(
             return changed.map_or_else(|error| failed(&error), |()| Outcome::Done);
         }
     };
+    if wanted.late && matches!(change, MemberChange::UpdatePeerUrls(..)) {
+        world.urls_changed_late();
+    }
     if result.is_ok() && matches!(change, MemberChange::Remove(_)) {
         watch::quorum_is_left(world);
     }

@@ -6,7 +6,7 @@ use etcd_operator_core::auth::Wanted;
 use etcd_operator_core::decide::{Goal, OnDelete, OnStop};
 use etcd_operator_core::observed::Ordinal;
 use etcd_operator_core::quorum::quorum;
-use etcd_operator_core::tls::Purpose;
+use etcd_operator_core::tls::{ClientPort, PeerPort, Purpose, Transport};
 
 use crate::etcd::Tick;
 use crate::form::{Edit, Flaw};
@@ -25,6 +25,8 @@ pub struct Faults {
     pub edit_form: u64,
     /// A user edits size or class of the volumes, or storage begins or ends to fail.
     pub edit_volumes: u64,
+    /// A user edits which ports use TLS.
+    pub edit_transport: u64,
     /// Somebody drains the node of a pod.
     pub drain: u64,
     pub record_deleted: u64,
@@ -73,6 +75,9 @@ impl Faults {
         if self.edit_volumes > 0 && world.random.chance(self.edit_volumes) {
             edit_volumes(world);
         }
+        if self.edit_transport > 0 && world.random.chance(self.edit_transport) {
+            edit_transport(world);
+        }
         self.strike_pods(world);
         self.strike_network(world);
         self.strike_operators(world, operators);
@@ -81,6 +86,7 @@ impl Faults {
         }
         if world.random.chance(self.record_deleted) && world.kube.objects.record.take().is_some() {
             world.kube.objects.cleared.clear();
+            world.kube.objects.section = None;
             world.note(|| "a user deletes the record of the form".into());
         }
         if self.leaf_deleted > 0 && world.random.chance(self.leaf_deleted) {
@@ -258,6 +264,18 @@ fn edit_volumes(world: &mut World) {
     world.edit_volumes(Volumes { mebibytes, class });
 }
 
+/// The API server rejects authentication without TLS for clients.
+fn edit_transport(world: &mut World) {
+    let Some(cluster) = world.kube.objects.cluster.as_ref().filter(|cluster| !cluster.deleting) else {
+        return;
+    };
+    let needs_tls = matches!(cluster.goal.auth, Wanted::Enabled { .. });
+    let clients = [ClientPort::Http, ClientPort::Both, ClientPort::Https];
+    let clients = *world.random.pick(&clients[usize::from(needs_tls)..]).unwrap_or(&ClientPort::Https);
+    let peers = if world.random.chance(500) { PeerPort::Http } else { PeerPort::Https };
+    world.edit_transport(Transport { clients, peers });
+}
+
 fn delete_secret(world: &mut World, which: fn(&Purpose) -> bool) {
     let there: Vec<Purpose> = world.kube.objects.secrets.keys().copied().filter(which).collect();
     if let Some(&purpose) = world.random.pick(&there) {
@@ -266,7 +284,10 @@ fn delete_secret(world: &mut World, which: fn(&Purpose) -> bool) {
 }
 
 fn change_auth(world: &mut World) {
+    let cluster = world.kube.objects.cluster.as_ref();
+    let has_tls = cluster.is_some_and(|it| Transport::asked_for(&it.tls).clients.is_tls());
     match world.random.below(5) {
+        0 if !has_tls => {}
         0 => world.edit_auth(with_password()),
         1 => world.edit_auth(Wanted::Disabled),
         2 => world.toggle_auth(true),

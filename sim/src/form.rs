@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use etcd_operator_core::form::{Digest, Wanted};
 use etcd_operator_core::observed::Ordinal;
+use etcd_operator_core::tls::Transport;
 
 use crate::etcd::Release;
 use crate::world::World;
@@ -16,6 +17,8 @@ pub struct Form {
     pub flaw: Option<Flaw>,
     /// Two forms with the same one have the same image and arguments.
     pub proof: u64,
+    /// What pods of this form serve; of what a user chose it says nothing.
+    pub transport: Transport,
 }
 
 /// Why no etcd of a form ever runs.
@@ -44,11 +47,18 @@ pub enum Edit {
 
 impl Form {
     pub fn digest(self) -> Digest {
-        Digest(format!("form-{}", self.number))
+        let Transport { clients, peers } = self.transport;
+        Digest(format!("form-{}-{clients:?}-{peers:?}", self.number))
+    }
+
+    #[must_use]
+    pub fn with(self, transport: Transport) -> Self {
+        Self { transport, ..self }
     }
 
     pub fn wanted(self) -> Wanted {
-        Wanted { form: self.digest(), version: self.release.version(), proof: Some(self.proof()) }
+        let (form, plain) = (self.digest(), Some(self.with(Transport::default()).digest()));
+        Wanted { form, version: self.release.version(), proof: Some(self.proof()), plain }
     }
 
     pub fn proof(self) -> Digest {
@@ -61,33 +71,34 @@ impl Form {
 pub struct Forms {
     /// How many there were.
     pub count: u64,
-    /// The pods in which a voter served in a form, by its number.
-    served: BTreeMap<u64, BTreeSet<Ordinal>>,
+    /// The pods in which a voter served in a form.
+    served: BTreeMap<Digest, BTreeSet<Ordinal>>,
 }
 
 impl Forms {
     pub fn has_served(&self, form: Form) -> bool {
-        self.served.contains_key(&form.number)
+        self.served.contains_key(&form.digest())
     }
 
     pub fn has_served_in(&self, form: Form, ordinal: Ordinal) -> bool {
-        self.served.get(&form.number).is_some_and(|ordinals| ordinals.contains(&ordinal))
+        self.served.get(&form.digest()).is_some_and(|ordinals| ordinals.contains(&ordinal))
     }
 
     pub fn serves(&mut self, form: Form, ordinal: Ordinal) {
-        self.served.entry(form.number).or_default().insert(ordinal);
+        self.served.entry(form.digest()).or_default().insert(ordinal);
     }
 }
 
 impl World {
     pub fn new_form(&mut self, release: Release, flaw: Option<Flaw>) -> Form {
         self.forms.count += 1;
-        Form { number: self.forms.count, release, flaw, proof: self.forms.count }
+        let (count, transport) = (self.forms.count, Transport::default());
+        Form { number: count, release, flaw, proof: count, transport }
     }
 
     pub fn edit_form(&mut self, edit: Edit) {
         let Some(there) = self.kube.objects.cluster.as_ref().map(|cluster| cluster.form) else { return };
-        let recorded = self.kube.objects.record.map(|record| record.form);
+        let recorded = self.kube.objects.record.map(|record| record.form.with(there.transport));
         let form = match edit {
             Edit::Harmless if there.flaw.is_none() => {
                 Form { proof: there.proof, ..self.new_form(there.release, None) }

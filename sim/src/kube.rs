@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use etcd_operator_core::agent::Protocol;
-use etcd_operator_core::api::EtcdClusterStatus;
+use etcd_operator_core::api::{EtcdClusterStatus, Tls};
 use etcd_operator_core::decide::{Goal, OnDelete};
 use etcd_operator_core::observed::{ClusterId, MemberId, Ordinal, Process};
 use etcd_operator_core::quorum::quorum;
 use etcd_operator_core::request::Object;
-use etcd_operator_core::tls::{Purpose, Scheme, Transport};
+use etcd_operator_core::tls::{Purpose, Scheme, Section};
 
 use crate::agent::Memory;
 use crate::etcd::{Data, Tick};
@@ -31,6 +31,8 @@ pub struct Objects {
     pub record: Option<Record>,
     /// What the record has about logs.
     pub cleared: BTreeSet<MemberId>,
+    /// What it has about TLS.
+    pub section: Option<Section>,
     pub set: Option<Set>,
     pub pods: BTreeMap<Ordinal, Pod>,
     pub preflights: BTreeMap<Ordinal, Preflight>,
@@ -45,8 +47,7 @@ pub struct Cluster {
     pub goal: Goal,
     pub form: Form,
     pub volumes: Volumes,
-    /// What a user asks for, which a cluster that exists need not have.
-    pub tls: Transport,
+    pub tls: Tls,
     pub deleting: bool,
     pub finalizer: bool,
     pub formed: Option<(ClusterId, Tick)>,
@@ -79,7 +80,6 @@ pub struct Record {
     /// The EtcdCluster that owns it, by its UID.
     pub cluster: u64,
     pub form: Form,
-    pub transport: Transport,
     pub adopts: Option<u64>,
 }
 
@@ -124,7 +124,6 @@ pub struct Template {
     /// The previous EtcdCluster whose volumes the agents accept.
     pub adopts: Option<u64>,
     pub form: Form,
-    pub transport: Transport,
     pub agent: Protocol,
 }
 
@@ -246,7 +245,7 @@ impl Kube {
     }
 
     /// A user creates the EtcdCluster, perhaps again under its name.
-    pub fn create_cluster(&mut self, goal: Goal, form: Form, tls: Transport) -> u64 {
+    pub fn create_cluster(&mut self, goal: Goal, form: Form, tls: Tls) -> u64 {
         let uid = self.uid();
         let cluster = Cluster {
             uid,

@@ -33,6 +33,7 @@ mod rolling;
 pub mod run;
 pub mod script;
 pub mod secrets;
+pub mod switching;
 pub mod volumes;
 mod watch;
 pub mod world;

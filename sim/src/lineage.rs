@@ -3,9 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use etcd_operator_core::api::Tls;
 use etcd_operator_core::decide::{Goal, OnDelete};
 use etcd_operator_core::observed::{ClusterId, Ordinal};
-use etcd_operator_core::tls::{Scheme, Transport};
 
 use crate::etcd;
 use crate::form::Form;
@@ -19,8 +19,6 @@ pub struct Lineage {
     founders: BTreeSet<(u64, Ordinal)>,
     /// The EtcdCluster for which an etcd cluster was bootstrapped, by its UID.
     founded: BTreeMap<ClusterId, u64>,
-    /// Of the peer URLs that members have in a cluster.
-    schemes: BTreeMap<ClusterId, Scheme>,
     /// Which EtcdCluster's volumes an EtcdCluster has adopted, by their UIDs.
     adopted: BTreeMap<u64, u64>,
     /// The EtcdCluster that exists or existed last, by its UID.
@@ -33,8 +31,8 @@ pub struct Lineage {
 }
 
 impl World {
-    pub fn create_cluster(&mut self, goal: Goal, form: Form, tls: Transport) {
-        self.note(|| format!("a user creates the cluster: {goal:?}, {tls}"));
+    pub fn create_cluster(&mut self, goal: Goal, form: Form, tls: Tls) {
+        self.note(|| format!("a user creates the cluster: {goal:?}, {tls:?}"));
         self.lineage.latest = self.kube.create_cluster(goal, form, tls);
     }
 
@@ -72,11 +70,10 @@ impl World {
 
     /// A pod follows an order: once, and never in a cluster that has formed otherwise.
     pub fn founding(&mut self, order: Order, ordinal: Ordinal, cluster: u64) {
-        let (order, peers) = (order.uid, order.peers);
+        let order = order.uid;
         let again = !self.lineage.founders.insert((order, ordinal));
         let formed = self.formed_of(cluster);
         self.lineage.founded.insert(etcd::cluster_id(order), cluster);
-        self.lineage.schemes.insert(etcd::cluster_id(order), peers);
         self.note(|| format!("etcd {ordinal} bootstraps with order {order}"));
         if again {
             self.violate(Violation::OrderUsedTwice(ordinal));
@@ -84,11 +81,6 @@ impl World {
         if formed.is_some_and(|formed| formed != etcd::cluster_id(order)) {
             self.violate(Violation::SecondCluster(ordinal));
         }
-    }
-
-    /// How members of an etcd cluster call each other.
-    pub fn scheme(&self, cluster: ClusterId) -> Scheme {
-        self.lineage.schemes.get(&cluster).copied().unwrap_or_default()
     }
 
     /// The etcd cluster of the EtcdCluster that exists or existed last, if something was agreed upon in it.

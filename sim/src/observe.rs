@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use etcd_operator_core::auth::RootPassword;
+use etcd_operator_core::auth::{self, RootPassword};
 use etcd_operator_core::decide::Goal;
 use etcd_operator_core::observe::{Reply, etcd};
 use etcd_operator_core::observed::{
@@ -10,6 +10,7 @@ use etcd_operator_core::observed::{
 };
 use etcd_operator_core::request::Object;
 use etcd_operator_core::round::Memory;
+use etcd_operator_core::tls::Switch;
 use jiff::Timestamp;
 
 use crate::etcd::Tick;
@@ -35,12 +36,9 @@ pub fn observe(
     ago: Tick,
     sight: Sight,
     memory: &mut Memory,
-) -> Option<(Goal, Observed)> {
+) -> Option<Observed> {
     let cluster = objects.cluster.as_ref()?;
-    let (form, volumes) = (Some(cluster.form.wanted()), Some(cluster.volumes.form()));
     let transport = objects.transport();
-    let certificates = secrets::profiles(transport.unwrap_or(cluster.tls), world.lifetime);
-    let goal = Goal { form, volumes, certificates, lowest_agent: world.agent, ..cluster.goal.clone() };
     let set = objects.set.filter(|set| set.spec.template.cluster == cluster.uid);
     let version = |object| Some(objects.identity(object)?.1);
     let mut observed = Observed {
@@ -65,6 +63,7 @@ pub fn observe(
             replicas: set.spec.replicas,
             rejected: BTreeMap::new(),
             template: Some(set.spec.template.form.digest()),
+            transport: Some(set.spec.template.form.transport),
             unmarked: false,
             followed: set.is_followed(),
             agent: set.spec.template.agent,
@@ -80,6 +79,8 @@ pub fn observe(
             held_generation: None,
             adopts: record.adopts.map(|former| uid("cluster", former)),
             cleared: objects.cleared.clone(),
+            plain: record.form.wanted().plain,
+            tls: objects.section.clone(),
         }),
         pods: objects.pods.iter().map(|(&ordinal, pod)| (ordinal, see_pod(pod))).collect(),
         preflights: own_preflights(objects, cluster.uid),
@@ -100,7 +101,7 @@ pub fn observe(
             secrets: objects.secrets.iter().map(|(&it, secret)| (it, secret.version.to_string())).collect(),
         },
     };
-    ask_auth(world, cluster, &goal, &mut observed, memory);
+    ask_auth(world, objects, cluster, &mut observed, memory);
     for (&ordinal, pod) in &mut observed.pods {
         let answered = observed.etcd.answers.get(&ordinal).is_some_and(|it| it.known().is_some());
         // A pod that was replaced since it was read is asked by its address, and is not there.
@@ -108,7 +109,21 @@ pub fn observe(
         pod.handshakes = world.handshakes(ordinal, answered && same);
     }
     memory.note_silence(&mut observed);
-    Some((goal, observed))
+    Some(observed)
+}
+
+/// What is wanted, as far as that was read.
+pub fn goal(world: &World, objects: &Objects, seen: &Observed) -> Option<Goal> {
+    let cluster = objects.cluster.as_ref()?;
+    let switch = Switch::of(&cluster.tls, cluster.goal.asked.apply_tls, seen);
+    Some(Goal {
+        form: Some(cluster.form.with(switch.form).wanted()),
+        volumes: Some(cluster.volumes.form()),
+        certificates: secrets::profiles(objects.transports(), world.lifetime),
+        lowest_agent: world.agent,
+        switch: Some(switch),
+        ..cluster.goal.clone()
+    })
 }
 
 fn see_pod(pod: &kube::Pod) -> Pod {
@@ -122,6 +137,7 @@ fn see_pod(pod: &kube::Pod) -> Pod {
         agent: pod.template.agent,
         orphaned: pod.set.is_none(),
         version: Some(pod.template.form.release.version()),
+        transport: Some(pod.template.form.transport),
         created: Some(time(pod.created)),
         handshakes: BTreeMap::new(),
     }
@@ -178,14 +194,16 @@ fn ask(world: &mut World, objects: &Objects, ago: Tick, sight: Sight) -> Etcd {
 /// Of a member that serves.
 fn ask_auth(
     world: &World,
+    objects: &Objects,
     cluster: &kube::Cluster,
-    goal: &Goal,
     observed: &mut Observed,
     memory: &mut Memory,
 ) {
+    let goal = &cluster.goal;
     let password = goal.auth.root_password_secret().and(cluster.root_password);
     let version = password.map(|it| it.to_string());
-    let questions = memory.auth.questions(&goal.auth, version.as_deref(), observed.now);
+    let loses_identity = auth::loses_identity(observed.transport, Some(objects.target()));
+    let questions = memory.auth.questions(&goal.auth, loses_identity, version.as_deref(), observed.now);
     let asked = questions.filter(|_| observed.cluster.formed.is_some() && !observed.cluster.deleting);
     let members = observed.etcd.members.known();
     let answer = members.zip(asked).map(|(members, questions)| {

@@ -19,7 +19,7 @@ use crate::bugs::Bug;
 use crate::etcd::Tick;
 use crate::execute::{Wanted, execute, send};
 use crate::kube::{Cluster, Objects};
-use crate::observe::{Sight, observe, time};
+use crate::observe::{Sight, goal, observe, time};
 use crate::report::Reporter;
 use crate::rolling;
 use crate::secrets::{Known, Secrets};
@@ -152,6 +152,7 @@ impl Operator {
             order: order.as_deref().unwrap_or(live).order,
             // Both are ConfigMaps.
             record: order.as_deref().unwrap_or(live).record,
+            section: order.as_deref().unwrap_or(live).section.clone(),
             cleared: order.as_deref().unwrap_or(live).cleared.clone(),
             set: set.as_deref().unwrap_or(live).set,
             pods: pods.as_deref().unwrap_or(live).pods.clone(),
@@ -180,7 +181,7 @@ impl Operator {
             }
             Freshness::Cached | Freshness::Live => self.cached(&live, cluster),
         };
-        let transport = objects.transport_or_asked();
+        let transport = objects.transports();
         if let Some(cluster) = &objects.cluster {
             objects.secrets = self.secrets.read(cluster, transport, &live, world.now);
             let mut running = world.servers.keys();
@@ -190,16 +191,17 @@ impl Operator {
             }
         }
         let memory = &mut self.round.memory;
-        let Some((goal, mut seen)) = observe(world, &objects, ago, self.sight, memory) else {
+        let observed = observe(world, &objects, ago, self.sight, memory).and_then(|mut seen| {
+            self.bug.iter().for_each(|bug| bug.blind(&mut seen));
+            Some((goal(world, &objects, &seen)?, seen))
+        });
+        let Some((goal, seen)) = observed else {
             self.settle(world, Plan::default());
             return self.rest(world, &Ended::Superseded);
         };
         let mut trusted = freshness;
-        if let Some(bug) = self.bug {
-            bug.blind(&mut seen);
-            if bug.trusts_cache(&decide(&goal, &seen)) {
-                trusted = Freshness::Live;
-            }
+        if self.bug.is_some_and(|bug| bug.trusts_cache(&decide(&goal, &seen))) {
+            trusted = Freshness::Live;
         }
         let unseen = unseen_in(&objects);
         match self.round.consider(&goal, &seen, &unseen, trusted) {
@@ -258,7 +260,7 @@ impl Operator {
         live: &Objects,
         considered: (&Goal, &Observed, &Plan),
     ) -> Result<(Wanted, Vec<Action>), Ended> {
-        let read = objects.cluster.as_ref().zip(Wanted::of(objects, live));
+        let read = objects.cluster.as_ref().zip(Wanted::of(objects, live, considered.0));
         let Some((cluster, wanted)) = read else { return Err(Ended::Superseded) };
         let (_, seen, plan) = considered;
         if !self.reports {

@@ -102,6 +102,7 @@ impl World {
             ordinal: Some(peer.ordinal),
             learner: peer.learner,
             start: peer.start,
+            schemes: peer.schemes,
         };
         // A linearizable list waits until the member has applied what its leader had committed.
         let leader = consensus::leader_of(&self.servers, &self.network, ordinal).filter(|_| linearizable);

@@ -106,6 +106,7 @@ pub enum Wrong {
     Agents,
     Template,
     Record,
+    PeerUrls,
     Preflights,
     /// A volume has another size or class than is wanted, although it could have it.
     VolumeForms,

@@ -92,10 +92,11 @@ impl Reporter {
         let object = Arc::make_mut(&mut self.objects.cluster);
         object.metadata.uid = Some(uid("cluster", cluster.uid));
         object.metadata.resource_version = Some(cluster.version.to_string());
-        let tls = &mut object.spec.security.tls;
-        (tls.client_tls_enabled, tls.peer_tls_enabled) =
-            (cluster.tls.clients.is_tls(), cluster.tls.peers.is_tls());
-        self.intent.form.transport = cluster.tls;
+        object.spec.security.tls.clone_from(&cluster.tls);
+        if let Some(switch) = &goal.switch {
+            self.intent.form.transport = switch.form;
+            self.intent.switch.clone_from(switch);
+        }
         object.status = cluster.status.as_deref().cloned();
         let (spec, names, objects) = (Ok(&self.intent), &self.names, &self.objects);
         let mut work = round.work(&Considered { goal, spec, names, desired: None, objects, seen, plan });

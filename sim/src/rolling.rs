@@ -6,6 +6,7 @@ use etcd_operator_core::observed::{Observed, Ordinal, PreflightState, Seen};
 use etcd_operator_core::plan::{Action, Plan};
 use etcd_operator_core::quorum::quorum;
 use etcd_operator_core::schedule::Opening;
+use etcd_operator_core::tls::Switch;
 
 use crate::etcd::{Tick, api};
 use crate::execute::Wanted;
@@ -61,7 +62,7 @@ impl World {
         let objects = &self.kube.objects;
         let Some((cluster, set)) = objects.cluster.as_ref().zip(objects.set) else { return false };
         let form = set.spec.template.form;
-        cluster.form == form && self.is_on_trial(form) && self.pods_of(form).next().is_some()
+        cluster.form.number == form.number && self.is_on_trial(form) && self.pods_of(form).next().is_some()
     }
 
     /// Whether nothing shows that a form works.
@@ -184,7 +185,7 @@ fn end_is_safe(world: &mut World, seen: &Observed, ordinal: Ordinal) {
     if !is_voter(ordinal) || !has_volume {
         return;
     }
-    let wanted = cluster.form;
+    let wanted = cluster.form.with(Switch::of(&cluster.tls, cluster.goal.asked.apply_tls, seen).form);
     let prepared = set.spec.template.form == wanted && set.spec.template.agent >= world.agent;
     if !prepared || !set.is_followed() {
         world.violate(Violation::EndedUnprepared(ordinal));

@@ -22,6 +22,7 @@ use crate::operator::{Operator, Troubles};
 use crate::problem::{Problem, Promise, Violation, Wrong};
 use crate::random::Random;
 use crate::script::{Script, Step, with_password};
+use crate::switching;
 use crate::volumes::{Class, Volumes};
 use crate::world::World;
 
@@ -92,7 +93,7 @@ impl<'a> Run<'a> {
             auth: script.auth.clone(),
             ..Goal::of_size(script.size)
         };
-        world.create_cluster(goal, form, script.tls);
+        world.create_cluster(goal, form, switching::spec(script.tls));
         let operators = (0..script.operators)
             .map(|name| {
                 let mut operator = Operator::new(name, script.bug);
@@ -163,6 +164,7 @@ impl<'a> Run<'a> {
             Step::Wipe(ordinal) => faults::wipe(world, ordinal),
             Step::Delete(on_delete) => world.delete_cluster(on_delete),
             Step::Volumes(volumes) => world.edit_volumes(volumes),
+            Step::Transport(transport) => world.edit_transport(transport),
             Step::DeleteSecret(purpose) => world.delete_secret(purpose),
             Step::RestoreAuthorities => world.restore_authorities(),
             Step::Auth(enabled) => world.edit_auth(if enabled { with_password() } else { Wanted::Disabled }),
@@ -225,6 +227,7 @@ impl<'a> Run<'a> {
         self.world.take_back_upgrade();
         if let Some(cluster) = &mut self.world.kube.objects.cluster {
             cluster.goal.paused = false;
+            cluster.goal.asked.apply_tls = true;
             cluster.version += 1;
         }
         self.mend_form();
@@ -262,8 +265,8 @@ impl<'a> Run<'a> {
     fn wait_for_rolled(&mut self, count: usize) -> Result<(), Failure> {
         for _ in 0..TIME_TO_SETTLE {
             let objects = &self.world.kube.objects;
-            let wanted = objects.cluster.as_ref().map(|cluster| cluster.form);
-            let rolled = objects.pods.values().filter(|pod| Some(pod.template.form) == wanted);
+            let wanted = objects.cluster.as_ref().map(|cluster| cluster.form.number);
+            let rolled = objects.pods.values().filter(|pod| Some(pod.template.form.number) == wanted);
             if rolled.count() >= count {
                 return Ok(());
             }

@@ -4,7 +4,7 @@ use etcd_operator_core::auth::Wanted;
 use etcd_operator_core::decide::{OnDelete, OnStop};
 use etcd_operator_core::observed::Ordinal;
 use etcd_operator_core::schedule::Window;
-use etcd_operator_core::tls::{Purpose, Scheme, Transport};
+use etcd_operator_core::tls::{ClientPort, PeerPort, Purpose, Transport};
 
 use crate::bugs::Bug;
 use crate::etcd::{Release, Tick};
@@ -83,6 +83,8 @@ pub enum Step {
     /// The annotation that asked for it is removed.
     ForgetAdoption,
     Volumes(Volumes),
+    /// A user asks for another transport.
+    Transport(Transport),
     DeleteSecret(Purpose),
     /// A user restores the authorities that are missing.
     RestoreAuthorities,
@@ -138,6 +140,7 @@ impl Script {
             edit: often(15),
             edit_form: 0,
             edit_volumes: 0,
+            edit_transport: 0,
             drain: 0,
             record_deleted: 0,
             leaf_deleted: 0,
@@ -204,15 +207,16 @@ impl Script {
         script.reports = seed.is_multiple_of(2);
         script.faults.edit_volumes = if random.chance(300) { random.below(16) } else { 0 };
         script.draw_tls(&mut random);
+        script.faults.edit_transport = if random.chance(300) { random.below(10) } else { 0 };
         script
     }
 
     /// Clusters in plain text have the stories that they had before there was anything else.
     fn draw_tls(&mut self, random: &mut Random) {
         let (clients, peers) = match random.below(1000) {
-            0..400 => (Scheme::Https, Scheme::Https),
-            400..450 => (Scheme::Https, Scheme::Http),
-            450..500 => (Scheme::Http, Scheme::Https),
+            0..400 => (ClientPort::Https, PeerPort::Https),
+            400..450 => (ClientPort::Https, PeerPort::Http),
+            450..500 => (ClientPort::Http, PeerPort::Https),
             _ => return,
         };
         self.tls = Transport { clients, peers };
@@ -222,7 +226,7 @@ impl Script {
         let one = self.operators == 1;
         self.faults.authority_deleted = often(3) * u64::from(one);
         self.lifetime = random.chance(300).then(|| random.between(1200, 6000));
-        if clients == Scheme::Https && one && random.chance(400) {
+        if clients == ClientPort::Https && one && random.chance(400) {
             self.auth = if random.chance(700) { with_password() } else { Wanted::Disabled };
             self.faults.auth = random.below(16);
         }
@@ -232,7 +236,7 @@ impl Script {
     /// The same as it was before there was TLS.
     pub fn in_plain_text(mut self) -> Self {
         (self.faults.leaf_deleted, self.faults.authority_deleted) = (0, 0);
-        (self.faults.rotate, self.faults.auth) = (0, 0);
+        (self.faults.rotate, self.faults.auth, self.faults.edit_transport) = (0, 0, 0);
         Self { tls: Transport::default(), lifetime: None, auth: Wanted::Unknown, ..self }
     }
 

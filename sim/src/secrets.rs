@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use etcd_operator_core::names::Names;
 use etcd_operator_core::observed::{self, Handshake, Ordinal, Seen};
 use etcd_operator_core::request::Change;
-use etcd_operator_core::tls::{self, Authority, Certificate, Profiles, Purpose, Scheme, Stage, Transport};
+use etcd_operator_core::tls::{self, Authority, Certificate, Profiles, Purpose, Stage, Transport};
 
 use crate::etcd::Tick;
 use crate::execute::Wanted;
@@ -28,7 +28,7 @@ const STALE_FOR: Tick = 20;
 /// Ten ticks are a second: clocks differ, so certificates are valid from before they are issued.
 const BACKDATED: Tick = 3000;
 
-pub const EVERYWHERE: Transport = Transport { clients: Scheme::Https, peers: Scheme::Https };
+pub const EVERYWHERE: Transport = Transport::TLS;
 
 /// The keys of authorities; never more than three at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -86,8 +86,9 @@ impl Authorities {
     }
 
     /// The Secrets that a pod has for its ports, each with what it trusts.
-    fn mounted(secrets: &Secrets) -> Self {
-        let secret = |purpose| secrets.get(&purpose).copied();
+    fn mounted(secrets: &Secrets, transport: Transport) -> Self {
+        let secret =
+            |purpose: Purpose| secrets.get(&purpose).copied().filter(|_| purpose.is_needed(transport));
         Self { peers: secret(Purpose::Peer), clients: secret(Purpose::Server) }
     }
 
@@ -162,15 +163,10 @@ impl Objects {
     /// What pods are made with, as [`etcd_operator_core::observe::Objects::transport`] has it.
     pub fn transport(&self) -> Option<Transport> {
         let cluster = self.cluster.as_ref()?.uid;
-        let recorded = self.record.filter(|it| it.cluster == cluster).map(|it| it.transport);
+        let recorded = self.record.filter(|it| it.cluster == cluster).map(|it| it.form.transport);
         let of_set = self.set.map(|it| it.spec.template).filter(|it| it.cluster == cluster);
         let mut of_pods = self.pods.values().map(|it| it.template).filter(|it| it.cluster == cluster);
-        recorded.or_else(|| Some(of_set.or_else(|| of_pods.next())?.transport))
-    }
-
-    pub fn transport_or_asked(&self) -> Transport {
-        let asked_for = || self.cluster.as_ref().map(|cluster| cluster.tls);
-        self.transport().or_else(asked_for).unwrap_or_default()
+        recorded.or_else(|| Some(of_set.or_else(|| of_pods.next())?.form.transport))
     }
 }
 
@@ -222,7 +218,7 @@ impl Kube {
         let there =
             |purpose: Purpose| purpose.directory().is_none() || objects.secrets.contains_key(&purpose);
         for sandbox in sandboxes.values_mut() {
-            let transport = sandbox.template.transport;
+            let transport = sandbox.template.form.transport;
             let up = !nodes_down.contains_key(&sandbox.node);
             let often = if sandbox.mounted.is_none() { MOUNTED } else { REFRESHED };
             if transport.is_plain() || !up || !random.chance(often) || !needed(transport).all(there) {
@@ -237,7 +233,8 @@ impl Kube {
                 && now - *changed < STALE_FOR
                 && needed(transport).all(|it| it.directory().is_none() || before.contains_key(&it))
                 && random.chance(STALE);
-            sandbox.mounted = Some(Authorities::mounted(if is_stale { before } else { &objects.secrets }));
+            let secrets = if is_stale { before } else { &objects.secrets };
+            sandbox.mounted = Some(Authorities::mounted(secrets, transport));
         }
     }
 }
@@ -313,7 +310,7 @@ impl World {
     pub fn restore_authorities(&mut self) {
         let objects = &self.kube.objects;
         let Some(cluster) = objects.cluster.as_ref().filter(|cluster| !cluster.deleting) else { return };
-        let (cluster, transport) = (cluster.uid, objects.transport_or_asked());
+        let (cluster, transport) = (cluster.uid, objects.transports());
         for purpose in needed(transport).filter(|it| it.issuer().is_none()) {
             let holds = |it: &Secret| (it.signed_by, it.trusts, it.next);
             let backup = self.kube.backups.get(&(cluster, purpose)).map(holds);
@@ -327,7 +324,8 @@ impl World {
 
     /// A certificate that nobody has renewed in time.
     pub fn expired(&self) -> Option<Purpose> {
-        let mut secrets = self.kube.objects.secrets.iter();
+        let transport = self.kube.objects.transports();
+        let mut secrets = self.kube.objects.secrets.iter().filter(|(it, _)| it.is_needed(transport));
         secrets.find(|(_, secret)| secret.expires <= self.now).map(|(&purpose, _)| purpose)
     }
 
@@ -340,7 +338,7 @@ impl World {
             return true;
         }
         let authorities = Authorities::of(&objects.secrets);
-        needed(objects.transport_or_asked()).all(|purpose| {
+        needed(objects.transports()).all(|purpose| {
             let secret = objects.secrets.get(&purpose).filter(|it| it.cluster == cluster.uid);
             let authority = authorities.over(purpose);
             secret.zip(authority).is_some_and(|(it, authority)| {
@@ -352,7 +350,7 @@ impl World {
     /// Only those of a cluster that is known to have bootstrapped begin and go on.
     fn rotations_are_over(&self, cluster: &Cluster) -> bool {
         let objects = &self.kube.objects;
-        let transport = objects.transport_or_asked();
+        let transport = objects.transports();
         if cluster.formed.is_none() || transport.is_plain() {
             return true;
         }
@@ -367,7 +365,7 @@ impl World {
     /// Whether the etcd of a pod trusts something else than it would after a restart with these Secrets.
     pub fn distrusts(&self, ordinal: Ordinal, secrets: &Secrets) -> bool {
         let Some(sandbox) = self.kube.sandboxes.get(&ordinal) else { return false };
-        let held = Authorities::mounted(secrets);
+        let held = Authorities::mounted(secrets, sandbox.template.form.transport);
         [Purpose::Peer, Purpose::Server].into_iter().any(|purpose| {
             let pair = sandbox.trusts.over(purpose).zip(held.over(purpose));
             pair.is_some_and(|(started, held)| started.trusts != held.trusts)
@@ -377,8 +375,8 @@ impl World {
     /// What the ports of a pod show to an operator that reaches it.
     pub fn handshakes(&self, ordinal: Ordinal, reached: bool) -> BTreeMap<Purpose, Seen<Handshake, String>> {
         let Some(sandbox) = self.kube.sandboxes.get(&ordinal) else { return BTreeMap::new() };
-        let transport = sandbox.template.transport;
-        let ports = needed(transport).filter(|it| it.port().is_some());
+        let transport = sandbox.template.form.transport;
+        let ports = needed(transport).filter(|it| it.is_shown(transport));
         let runs = reached && self.servers.contains_key(&ordinal);
         let shown = |purpose: Purpose| {
             let started = sandbox.trusts.over(purpose).filter(|_| runs)?;
@@ -396,7 +394,8 @@ impl World {
         let Some(peer) = own.trusts.over(Purpose::Peer) else { return };
         let running = self.kube.sandboxes.iter().filter(|(it, _)| self.servers.contains_key(it));
         let others = running.filter(|(_, it)| it.template.cluster == own.template.cluster);
-        let shown = others.filter_map(|(_, it)| it.mounted?.over(Purpose::Peer));
+        let served = others.filter(|(_, it)| Purpose::Peer.is_shown(it.template.form.transport));
+        let shown = served.filter_map(|(_, it)| it.mounted?.over(Purpose::Peer));
         if shown.into_iter().any(|it| !peer.trusts.contains(it.signed_by)) {
             self.violate(Violation::PeersDistrusted(ordinal));
         }
@@ -405,7 +404,7 @@ impl World {
     /// A user asks for other authorities.
     pub fn rotate_authorities(&mut self) {
         let token = format!("rotation-{}", self.now);
-        if let Some(cluster) = self.kube.objects.cluster.as_mut().filter(|cluster| !cluster.tls.is_plain()) {
+        if let Some(cluster) = &mut self.kube.objects.cluster {
             cluster.goal.asked.rotation = Some(token);
             cluster.version += 1;
         }

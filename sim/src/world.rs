@@ -52,6 +52,8 @@ pub struct World {
     pub addresses: BTreeMap<Ordinal, (u64, Tick)>,
     /// More than one operator acts.
     pub has_rivals: bool,
+    /// Until then, peer URLs can be what a late request made of them.
+    pub urls_excused_until: Tick,
     /// Of certificates that are not authorities, unless it is that of the operator.
     pub lifetime: Option<Tick>,
     /// The first violation.
@@ -86,6 +88,7 @@ impl World {
             ended: Ended::default(),
             addresses: BTreeMap::new(),
             has_rivals: false,
+            urls_excused_until: 0,
             lifetime: None,
             violation: None,
             data_at_risk: false,
@@ -122,6 +125,7 @@ impl World {
         client::write(self);
         let serving = client::read(self);
         self.watch_service(&serving);
+        self.watch_peer_ports();
         if let Some(diverged) = self.truth.diverged.clone() {
             self.violate(Violation::EntryLost(diverged));
         }
@@ -200,7 +204,7 @@ impl World {
     fn consider_start(&mut self, ordinal: Ordinal) {
         let Some(sandbox) = self.kube.sandboxes.get(&ordinal) else { return };
         let Some(mounted) = sandbox.mounted.filter(|_| sandbox.is_up(self.now)) else { return };
-        let (id, Template { cluster, form, transport, .. }) = (sandbox.volume, sandbox.template);
+        let (id, Template { cluster, form, .. }) = (sandbox.volume, sandbox.template);
         if form.flaw == Some(Flaw::ImageMissing) {
             let (reason, message) = ("ImagePullBackOff".into(), String::new());
             let state = Process::CannotStart(Blocked::Container { reason, message });
@@ -215,7 +219,17 @@ impl World {
         {
             volume.owner = Some(cluster);
         }
-        let is_refused = matches!(verdict, Verdict::Join(..)) && self.is_below_cluster(form.release);
+        // A member that joins does not serve before others can connect to it.
+        let is_hidden = |cluster, member| {
+            let listed = self.members_of(cluster).get(&member).map(|peer| peer.schemes);
+            listed.is_some_and(|schemes| !schemes.contains(form.transport.peers.scheme()))
+        };
+        let is_refused = match verdict {
+            Verdict::Join(cluster, member) => {
+                self.is_below_cluster(form.release) || is_hidden(cluster, member)
+            }
+            Verdict::Wait(_) | Verdict::Restart | Verdict::Found(_) => false,
+        };
         let (state, data) = match verdict {
             Verdict::Wait(state) => (state, None),
             Verdict::Restart => (Process::Started, on_volume),
@@ -227,17 +241,13 @@ impl World {
                     volume.followed = Some(order.uid);
                 }
                 let died = self.random.chance(self.killed_at_first_start);
-                (Process::Started, (!died).then(|| etcd::found(order.uid, order.size, ordinal)))
+                (Process::Started, (!died).then(|| etcd::found(order.uid, order.size, ordinal, order.peers)))
             }
         };
         let unreadable =
             form.release == Release::V3_7 && data.as_ref().is_some_and(etcd::Data::has_old_entries);
         if unreadable {
             self.violate(Violation::OldEntriesRead(ordinal));
-        }
-        // Others would call it by a URL that it does not serve.
-        if data.as_ref().is_some_and(|data| self.scheme(data.cluster) != transport.peers) {
-            self.violate(Violation::OtherScheme(ordinal));
         }
         let crashes = state == Process::Started && (form.flaw.is_some() || unreadable || is_refused);
         if let Some(data) = data.filter(|_| !crashes) {

@@ -1,6 +1,6 @@
 //! Certificates over time: they are renewed, issued again, and never by another authority while members run.
 
-use etcd_operator_core::tls::{Purpose, Scheme, Transport};
+use etcd_operator_core::tls::{ClientPort, PeerPort, Purpose, Transport};
 use etcd_operator_sim::bugs::Bug;
 use etcd_operator_sim::problem::{Problem, Violation};
 use etcd_operator_sim::run::Success;
@@ -102,7 +102,7 @@ fn what_members_trust_and_serve_is_observed_and_not_assumed() {
     let assumed = planted(Bug::TrustAssumed, rotate());
     assert!(matches!(assumed, Violation::OtherAuthority(_)), "{assumed:?}");
     // Without clients nothing else waits.
-    let peers = Transport { clients: Scheme::Http, peers: Scheme::Https };
+    let peers = Transport { clients: ClientPort::Http, peers: PeerPort::Https };
     let assumed = planted(Bug::UseAssumed, Script { tls: peers, ..rotate() });
     assert!(matches!(assumed, Violation::PeersDistrusted(_)), "{assumed:?}");
 }

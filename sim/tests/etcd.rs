@@ -1,6 +1,7 @@
 //! The simulated etcd keeps the rules that real etcd keeps, and breaks where real etcd would break.
 
 use etcd_operator_core::observed::{MemberId, Ordinal};
+use etcd_operator_core::tls::Scheme;
 use etcd_operator_sim::etcd::api::{Call, Error, linearizable_revision};
 use etcd_operator_sim::etcd::consensus::{self, Network, Servers, Truth};
 use etcd_operator_sim::etcd::{self, Change, Exit, Release, Server, Tick};
@@ -69,7 +70,7 @@ impl Lab {
 }
 
 fn founder(size: u8, ordinal: Ordinal) -> Server {
-    Server::start(etcd::found(ORDER, size, ordinal), Release::V3_5, 0)
+    Server::start(etcd::found(ORDER, size, ordinal, Scheme::Http), Release::V3_5, 0)
 }
 
 #[test]
@@ -130,31 +131,31 @@ fn a_new_member_is_refused_while_a_voter_is_away_or_has_just_come_back() {
     let (leader, away) = (lab.leader(), lab.follower());
     lab.network.cut.insert(away);
     lab.pass(1);
-    assert_eq!(lab.call().add_learner(leader, Ordinal(3)), Err(Error::UnhealthyCluster));
+    assert_eq!(lab.call().add_learner(leader, Ordinal(3), Scheme::Http), Err(Error::UnhealthyCluster));
     lab.network.cut.clear();
     lab.pass(40);
-    assert_eq!(lab.call().add_learner(leader, Ordinal(3)), Err(Error::UnhealthyCluster));
+    assert_eq!(lab.call().add_learner(leader, Ordinal(3), Scheme::Http), Err(Error::UnhealthyCluster));
     lab.pass(20);
-    assert!(lab.call().add_learner(leader, Ordinal(3)).is_ok());
+    assert!(lab.call().add_learner(leader, Ordinal(3), Scheme::Http).is_ok());
 }
 
 #[test]
 fn one_learner_at_a_time_and_one_member_for_each_url() {
     let mut lab = Lab::new(1);
-    lab.call().add_learner(Ordinal(0), Ordinal(1)).expect("the first is taken");
+    lab.call().add_learner(Ordinal(0), Ordinal(1), Scheme::Http).expect("the first is taken");
     lab.pass(10);
-    assert_eq!(lab.call().add_learner(Ordinal(0), Ordinal(1)), Err(Error::PeerUrlExists));
-    assert_eq!(lab.call().add_learner(Ordinal(0), Ordinal(2)), Err(Error::TooManyLearners));
+    assert_eq!(lab.call().add_learner(Ordinal(0), Ordinal(1), Scheme::Http), Err(Error::PeerUrlExists));
+    assert_eq!(lab.call().add_learner(Ordinal(0), Ordinal(2), Scheme::Http), Err(Error::TooManyLearners));
 }
 
 #[test]
 fn a_url_that_comes_back_within_a_second_has_the_id_that_was_removed() {
     let mut lab = Lab::new(1);
-    let id = lab.call().add_learner(Ordinal(0), Ordinal(1)).expect("it is taken");
+    let id = lab.call().add_learner(Ordinal(0), Ordinal(1), Scheme::Http).expect("it is taken");
     lab.call().remove(Ordinal(0), id).expect("it goes");
-    assert_eq!(lab.call().add_learner(Ordinal(0), Ordinal(1)), Err(Error::NotFound));
+    assert_eq!(lab.call().add_learner(Ordinal(0), Ordinal(1), Scheme::Http), Err(Error::NotFound));
     lab.pass(10);
-    assert!(lab.call().add_learner(Ordinal(0), Ordinal(1)).is_ok());
+    assert!(lab.call().add_learner(Ordinal(0), Ordinal(1), Scheme::Http).is_ok());
 }
 
 #[test]

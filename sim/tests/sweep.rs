@@ -5,7 +5,7 @@ use std::time::Instant;
 use etcd_operator_core::decide::{OnDelete, OnStop};
 use etcd_operator_core::observed::Ordinal;
 use etcd_operator_core::schedule::{Schedule, Window};
-use etcd_operator_core::tls::{Purpose, Scheme, Transport};
+use etcd_operator_core::tls::{ClientPort, PeerPort, Purpose, Transport};
 use etcd_operator_sim::bugs::Bug;
 use etcd_operator_sim::etcd::{Release, Tick};
 use etcd_operator_sim::form::{Edit, Flaw};
@@ -16,6 +16,10 @@ use etcd_operator_sim::script::{Script, Step, with_password};
 use etcd_operator_sim::secrets::EVERYWHERE;
 use etcd_operator_sim::volumes::{Class, Volumes};
 
+const PLAIN: Transport = Transport { clients: ClientPort::Http, peers: PeerPort::Http };
+const CLIENTS: Transport = Transport { clients: ClientPort::Both, peers: PeerPort::Http };
+const BOTH: Transport = Transport { clients: ClientPort::Both, peers: PeerPort::Https };
+const PEERS: Transport = Transport { clients: ClientPort::Http, peers: PeerPort::Https };
 const LEAFS: [Purpose; 4] = [Purpose::Peer, Purpose::Server, Purpose::Operator, Purpose::Client];
 
 /// What a user does with the spec, with the Secret and by hand.
@@ -41,8 +45,8 @@ fn scripts() -> Vec<(&'static str, Script)> {
     vec![
         ("create", sizes(3, &[])),
         ("create with TLS", secured(sizes(3, &[]))),
-        ("create with TLS for clients", one_side(Scheme::Https, Scheme::Http)),
-        ("create with TLS for peers", one_side(Scheme::Http, Scheme::Https)),
+        ("create with TLS for clients", one_side(ClientPort::Https, PeerPort::Http)),
+        ("create with TLS for peers", one_side(ClientPort::Http, PeerPort::Https)),
         ("stop and start with TLS", secured(sizes(3, &[0, 3]))),
         ("adopt with TLS", secured(steps(3, &[Step::Delete(OnDelete::Retain), Step::Adopt]))),
         ("rotate authorities", secured(steps(3, &[Step::RotateAuthorities]))),
@@ -144,6 +148,7 @@ fn rolls() -> Vec<(String, Script)> {
         ),
     ];
     scripts.extend(more.map(|(name, script)| (name.to_owned(), script)));
+    scripts.extend([Release::V3_5, Release::V3_6].into_iter().flat_map(switches));
     for flaw in [Flaw::ImageMissing, Flaw::Rejected, Flaw::Crashes] {
         // What a trial finds reaches no pod.
         let begun = if flaw == Flaw::Crashes { Step::WhenRolled(1) } else { later };
@@ -157,6 +162,25 @@ fn rolls() -> Vec<(String, Script)> {
         ]);
     }
     scripts
+}
+
+/// A user edits `spec.security.tls`.
+fn switches(release: Release) -> Vec<(String, Script)> {
+    let steps = |steps: &[Step]| Script { release, steps: steps.to_vec(), ..Script::calm(11, 3, &[]) };
+    let switch = |there: &[Transport]| steps(&there.iter().copied().map(Step::Transport).collect::<Vec<_>>());
+    let unauthenticated = steps(&[Step::Auth(false), Step::Transport(PLAIN)]);
+    let scripts = [
+        ("switch to TLS and back", switch(&[EVERYWHERE, PLAIN])),
+        ("switch to TLS, plain clients later", switch(&[BOTH, EVERYWHERE, BOTH, PLAIN])),
+        ("switch peers, then clients", switch(&[PEERS, CLIENTS])),
+        ("switch a member alone", Script { size: 1, ..switch(&[EVERYWHERE, PLAIN]) }),
+        ("switch two members", Script { size: 2, ..switch(&[EVERYWHERE, PLAIN]) }),
+        (
+            "switch to plain text after authentication",
+            Script { tls: EVERYWHERE, auth: with_password(), ..unauthenticated },
+        ),
+    ];
+    scripts.map(|(name, script)| (format!("{name}, {release:?}"), script)).into()
 }
 
 #[test]
@@ -190,6 +214,34 @@ fn a_disturbance_of_any_effect_of_a_roll_restarts_nothing_more() {
     }
     println!("{effects} effects of rolls, {runs} disturbed runs, {:?}", began.elapsed());
     assert!(effects > 200, "only {effects} effects");
+}
+
+/// At any moment of a switch a user changes their mind, a member loses its data, or the cluster grows.
+#[test]
+fn a_switch_turns_around_or_goes_on_whatever_happens_in_the_middle() {
+    let meanwhile = [
+        Step::Transport(PLAIN),
+        Step::Transport(PEERS),
+        Step::Wipe(Ordinal(1)),
+        Step::Size(5),
+        Step::DeletePod(Ordinal(2)),
+    ];
+    for ticks in (1..400).step_by(7) {
+        for then in meanwhile {
+            let there = [Step::Transport(EVERYWHERE), Step::Later(ticks), then];
+            play(&Script { steps: there.to_vec(), ..Script::calm(11, 3, &[]) });
+            let back = [Step::Transport(PLAIN), Step::Later(ticks), then, Step::Transport(EVERYWHERE)];
+            play(&Script { steps: back.to_vec(), tls: EVERYWHERE, ..Script::calm(11, 3, &[]) });
+        }
+    }
+}
+
+#[test]
+fn a_switch_that_ignores_peer_urls_is_found() {
+    let steps = vec![Step::Transport(EVERYWHERE)];
+    let script = Script { bug: Some(Bug::PeerUrlsIgnored), steps, ..Script::calm(11, 3, &[]) };
+    let failure = script.run().expect_err("the bug is found");
+    assert!(matches!(*failure.problem, Problem::Violated(Violation::OtherScheme(_))), "{failure}");
 }
 
 /// Two of every five minutes.

@@ -9,7 +9,7 @@ use etcd_agent::http;
 use etcd_agent::tls::Tls;
 use etcd_operator_core::etcd_config::{client_url, tls_file};
 use etcd_operator_core::start::Member;
-use etcd_operator_core::tls::{AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY, Purpose, Scheme, Transport};
+use etcd_operator_core::tls::{AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY, Purpose, Transport};
 
 use crate::certificates::Authority;
 use crate::pods::Cluster;
@@ -17,7 +17,7 @@ use crate::pods::Cluster;
 impl Cluster {
     pub fn with_tls(version: &str) -> Self {
         let mut cluster = Self::new(version);
-        cluster.config.transport = Transport { clients: Scheme::Https, peers: Scheme::Https };
+        cluster.config.transport = Transport::TLS;
         cluster
     }
 
@@ -45,7 +45,7 @@ impl Cluster {
 
     pub fn members(&self, ordinal: usize) -> Option<Vec<Member>> {
         let (address, deadline) = (SocketAddr::new(self.address(ordinal), 2380), Duration::from_secs(5));
-        let response = if self.config.transport.peers.is_tls() {
+        let response = if self.config.transport.peers.scheme().is_tls() {
             let directory = self.tls_directory(ordinal).display().to_string();
             let tls = Tls::read(&directory, Purpose::Peer, &self.config.peer_host).ok()?;
             http::get_over_tls(&tls, address, "/members", deadline)
@@ -58,7 +58,7 @@ impl Cluster {
     pub fn client(&self, ordinal: usize) -> Command {
         let clients = self.config.transport.clients;
         let mut command = Command::new(self.programs.join("etcdctl"));
-        command.arg(format!("--endpoints={}", client_url(clients, &self.host(ordinal)))).env_clear();
+        command.arg(format!("--endpoints={}", client_url(clients.scheme(), &self.host(ordinal)))).env_clear();
         if clients.is_tls() {
             for (flag, key) in [("cacert", AUTHORITY_KEY), ("cert", CERTIFICATE_KEY), ("key", PRIVATE_KEY)] {
                 command.arg(format!("--{flag}={}", self.tls_file(ordinal, Purpose::Operator, key)));

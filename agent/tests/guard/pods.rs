@@ -56,6 +56,7 @@ impl Cluster {
             attempt: None,
             adopts: None,
             transport: Transport::default(),
+            plain_peers: false,
             options: MemberOptions::default(),
         };
         fs::create_dir_all(pods.directory().join("order")).expect("a scratch directory");
@@ -74,7 +75,7 @@ impl Cluster {
     }
 
     pub fn url(&self, ordinal: usize) -> String {
-        peer_url(self.config.transport.peers, &self.called(ordinal))
+        peer_url(self.config.transport.peers.scheme(), &self.called(ordinal))
     }
 
     fn called(&self, ordinal: usize) -> String {

@@ -11,7 +11,7 @@ pub const MAX_NAME_LENGTH: usize = 253;
 pub const MAX_ADDRESS_LENGTH: usize = 45;
 
 /// The certificates that the operator issues.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Certificates {
     /// How long a certificate is valid. The operator renews it after two thirds of that time, without a restart. Kubelets

@@ -171,7 +171,7 @@ pub struct Security {
 }
 
 /// Every option defaults to true.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Tls {
     /// Enable TLS.
@@ -185,6 +185,11 @@ pub struct Tls {
     /// Enable TLS between members.
     #[serde(default = "yes", rename = "peerTLSEnabled")]
     pub peer_tls_enabled: bool,
+
+    /// Whether clients can connect in plain text and without a certificate as well, while TLS for clients is enabled.
+    /// Without it a new cluster refuses that, and a cluster that gets TLS while it runs allows it until you set `Refuse`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plain_clients: Option<PlainClients>,
 
     /// The Secret with your own certificate and key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -211,12 +216,19 @@ impl Default for Tls {
             enabled: true,
             client_tls_enabled: true,
             peer_tls_enabled: true,
+            plain_clients: None,
             certificate_secret: None,
             ca_secret: None,
             auto_tls: true,
             certificates: None,
         }
     }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum PlainClients {
+    Refuse,
+    Allow,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

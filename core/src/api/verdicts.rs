@@ -82,11 +82,9 @@ const fn without_effect(field: &'static str, note: &'static str) -> FieldVerdict
 const PATCHED: &str = "on running pods, too";
 const VOLUMES_EXIST: &str = "the volumes exist already";
 const OWN_CERTIFICATES: &str = "this version uses only certificates that the operator issues";
-const AT_CREATION: &str = "a cluster keeps what it was created with";
-
 const REISSUED: &str = "the operator issues the certificate of the client port again";
 
-pub const VERDICTS: [FieldVerdict; 47] = [
+pub const VERDICTS: [FieldVerdict; 48] = [
     rolling("debugSidecar.image"),
     live("externalAccess.nodePort.port", "the Service changes"),
     live("maintenance.windows", "from the next step on"),
@@ -125,9 +123,10 @@ pub const VERDICTS: [FieldVerdict; 47] = [
         "security.tls.certificates.validitySeconds",
         "a shorter one at once, a longer one with the next renewal",
     ),
-    without_effect("security.tls.clientTLSEnabled", AT_CREATION),
-    without_effect("security.tls.enabled", AT_CREATION),
-    without_effect("security.tls.peerTLSEnabled", AT_CREATION),
+    rolling("security.tls.clientTLSEnabled"),
+    rolling("security.tls.enabled"),
+    rolling("security.tls.peerTLSEnabled"),
+    rolling("security.tls.plainClients"),
     live("size", "the operator adds or removes members one at a time"),
     live("storage.onDelete", "at the deletion"),
     live("storage.onStop", "at the next stop"),

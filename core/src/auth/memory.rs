@@ -33,9 +33,16 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// What to ask now, if anything. `password` is the version of a Secret that has one.
-    pub fn questions(&self, wanted: &Wanted, password: Option<&str>, now: Timestamp) -> Option<Questions> {
-        if wanted.is_unknown() {
+    /// What to ask now, if anything. `loses_identity`: authentication must not be enabled, whatever the spec says of it.
+    /// `password` is the version of a Secret that has one.
+    pub fn questions(
+        &self,
+        wanted: &Wanted,
+        loses_identity: bool,
+        password: Option<&str>,
+        now: Timestamp,
+    ) -> Option<Questions> {
+        if wanted.is_unknown() && !loses_identity {
             return None;
         }
         let last = self.answer.as_ref().map(|(_, auth)| auth.enabled);
@@ -119,8 +126,11 @@ mod tests {
     #[test]
     fn etcd_is_asked_once_a_minute_while_all_is_as_wanted_and_otherwise_at_every_observation() {
         let mut memory = Memory::default();
-        let asked = |memory: &Memory, wanted: &Wanted, second| memory.questions(wanted, None, at(second));
+        let asked =
+            |memory: &Memory, wanted: &Wanted, second| memory.questions(wanted, false, None, at(second));
         assert_eq!(asked(&memory, &Wanted::Unknown, 0), None);
+        let alone = Some(Questions { wanted: false, users: false, password: false });
+        assert_eq!(memory.questions(&Wanted::Unknown, true, None, at(0)), alone);
         let both = Some(Questions { wanted: true, users: true, password: false });
         assert_eq!(asked(&memory, &ON, 0), both);
         memory.note(auth(false, None), None, at(0));
@@ -144,7 +154,7 @@ mod tests {
         let version = |it: &str| Some(it.to_owned());
         memory.note(auth(true, None), version("1"), at(0));
         let asked_at = |memory: &Memory, it: &str, second| {
-            memory.questions(&ON, Some(it), at(second)).is_some_and(|questions| questions.password)
+            memory.questions(&ON, false, Some(it), at(second)).is_some_and(|questions| questions.password)
         };
         let asks = |memory: &Memory, it: &str| asked_at(memory, it, 82);
         assert!(asked_at(&memory, "1", 1));

@@ -5,21 +5,24 @@ use super::Goal;
 use crate::asked::Accepted;
 use crate::observed::Observed;
 use crate::plan::{Action, Plan, WaitingOn};
-use crate::tls::{Cause, Purpose, Rotation, Stage, State, Trust, judge};
+use crate::tls::{Cause, Purpose, Rotation, Stage, State, Trust, is_in_use, judge};
 
-/// Before the bootstrap a certificate that expires counts as missing: pods that start with it might never bootstrap.
+/// Before the bootstrap a certificate that expires counts as missing: pods that start with it might never bootstrap. So does
+/// one that no pod uses yet, which might be left from an earlier time with TLS.
 pub fn missing(goal: &Goal, seen: &Observed) -> Plan {
-    issue(goal, seen, |cause| cause != Cause::Due || seen.cluster.formed.is_none())
+    issue(goal, seen, |purpose, cause| {
+        cause != Cause::Due || seen.cluster.formed.is_none() || !is_in_use(purpose, seen)
+    })
 }
 
 pub fn renewals(goal: &Goal, seen: &Observed) -> Plan {
-    issue(goal, seen, |cause| cause == Cause::Due)
+    issue(goal, seen, |_, cause| cause == Cause::Due)
 }
 
-fn issue(goal: &Goal, seen: &Observed, is_meant: impl Fn(Cause) -> bool) -> Plan {
+fn issue(goal: &Goal, seen: &Observed, is_meant: impl Fn(Purpose, Cause) -> bool) -> Plan {
     let states = judge(&goal.certificates, seen).into_iter();
     let actions = states.filter_map(|(purpose, state)| match state {
-        State::Issued(cause) if is_meant(cause) => Some(Action::IssueCertificate { purpose, cause }),
+        State::Issued(cause) if is_meant(purpose, cause) => Some(Action::IssueCertificate { purpose, cause }),
         State::Issued(_)
         | State::Valid { .. }
         | State::AwaitsAuthority

@@ -19,6 +19,7 @@ use crate::form::{Digest, Wanted};
 use crate::observed::{MemberId, Members, Ordinal, Pod, Seen, Set};
 use crate::plan::{Action, Plan, Refusal, WaitingOn};
 use crate::quorum::quorum;
+use crate::tls::Section;
 use crate::version::Version;
 use crate::version::path::Verdict;
 pub(crate) use preflight::{Trial, leftovers};
@@ -82,6 +83,9 @@ impl<'a> Roll<'a> {
         if self.outdated_clearing() {
             return Plan::act(Action::RecordCleared { members: BTreeSet::new() });
         }
+        if let Some(section) = self.unrecorded_section() {
+            return Plan::act(Action::RecordTls { section });
+        }
         match (recorded, there) {
             // What pods run and nobody recorded is only in the template.
             (None, Some(there)) if self.set.unmarked || there != wanted && !seen.pods.is_empty() => {
@@ -94,6 +98,12 @@ impl<'a> Roll<'a> {
             (Some(_), _) if self.may_stay() => Plan::default(),
             (Some(recorded), _) => follow(recorded),
         }
+    }
+
+    /// Whether `spec.security.tls` takes effect, if the record does not say so.
+    fn unrecorded_section(&self) -> Option<Section> {
+        let (record, switch) = (self.facts.seen.record.as_ref()?, self.goal.switch.as_ref()?);
+        (record.tls.as_ref() != Some(&switch.section)).then(|| switch.section.clone())
     }
 
     fn can_bootstrap(&self) -> bool {
@@ -297,6 +307,9 @@ impl<'a> Roll<'a> {
     pub fn refusal(&self) -> Option<Refusal> {
         let held = self.facts.seen.record.as_ref().and_then(|record| record.held_generation);
         let held = held.filter(|held| Some(*held) == self.facts.seen.cluster.generation);
+        // Whether the transport waits is recorded by itself.
+        let plain = self.facts.seen.record.as_ref().and_then(|record| record.plain.as_ref());
+        let held = held.filter(|_| plain.is_none() || plain != self.wanted.plain.as_ref());
         held.map(|_| Refusal::EditHeld).or_else(|| self.against_version())
     }
 

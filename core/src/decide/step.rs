@@ -4,13 +4,15 @@ use std::cmp::Reverse;
 
 use super::opinion::{self, Hold, Opinion};
 use super::roll::Roll;
-use super::{Volumes, Wishes};
+use super::{Volumes, Wishes, peer_urls};
 use crate::asked::{Accepted, MoveLeader};
 use crate::assess::{Apart, Assessment, MemberState, PodState};
+use crate::auth;
 use crate::member::MemberProgress;
 use crate::observed::{Answer, ClusterId, Member, MemberId, Members, Ordinal};
 use crate::plan::{Action, Plan, Refusal, WaitingOn};
 use crate::quorum::quorum;
+use crate::tls::Switch;
 use crate::version::downgrade;
 
 /// How long a member can be silent before the operator is certain that it does not serve: it replaces one that is wanted where
@@ -35,6 +37,7 @@ impl Step<'_> {
         // In this order: partial work is completed first, and what is lost is replaced before anything healthy
         // changes. A further reason to change a member is a further line.
         let concerns = [
+            Self::repair_peer_urls,
             Self::wait_for_downgrade,
             Self::finish_learner,
             Self::replace_lost,
@@ -44,6 +47,8 @@ impl Step<'_> {
             Self::scale_out,
             Self::move_leader,
             Self::replace_for_class,
+            Self::disable_auth,
+            Self::follow_peer_urls,
             Self::restart_serving,
         ];
         opinion::first_step(concerns.iter().map(|concern| concern(self)), |id| self.facts.serves(*id))
@@ -111,6 +116,16 @@ impl Step<'_> {
         Opinion::holding(Hold::Everything, listed.map(|id| self.remove(id)))
     }
 
+    /// Before the operator loses the name that etcd knows it by: the transport waits for that.
+    fn disable_auth(&self) -> Opinion {
+        let Wishes { switch, auth, .. } = self.wishes;
+        let loses_identity = auth::loses_identity(self.facts.seen.transport, switch.map(|it| it.target));
+        let step =
+            auth::next(auth, self.facts.seen).filter(|it| loses_identity && *it == auth::Step::Disable);
+        let cluster = self.cluster();
+        Opinion::holding(Hold::Everything, step.map(|step| Plan::act(Action::ChangeAuth { step, cluster })))
+    }
+
     /// No volume moves to another class, so its member gets a new one.
     fn replace_for_class(&self) -> Opinion {
         let next =
@@ -154,6 +169,16 @@ impl Step<'_> {
         let rolled = opinion::first_step(rolling.into_iter(), |id| self.facts.serves(*id));
         let waiting = if held { Plan::wait(WaitingOn::DowngradeEnd { to }) } else { Plan::default() };
         Opinion::holding(Hold::Everything, Some(rolled.then(waiting)))
+    }
+
+    fn repair_peer_urls(&self) -> Opinion {
+        Opinion::holding(Hold::Everything, peer_urls::repair(self.facts, self.members))
+    }
+
+    /// Before listeners change, and after.
+    fn follow_peer_urls(&self) -> Opinion {
+        let next = |switch: &Switch| peer_urls::follow(switch.target, self.facts, self.members);
+        Opinion::holding(Hold::Everything, self.wishes.switch.and_then(next))
     }
 
     fn mend(&self) -> Opinion {

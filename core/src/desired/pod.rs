@@ -21,7 +21,7 @@ use crate::api::PodTemplate;
 use crate::etcd_config::{CLIENT_PORT, METRICS_PORT, MemberConfig, PEER_PORT, client_url, tls_file};
 use crate::form::Form;
 use crate::names::{AGENT_ANNOTATION, DATA_VOLUME, FORM_ANNOTATION};
-use crate::tls::{AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY, Purpose};
+use crate::tls::{AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY, PeerPort, Purpose};
 
 /// On nodes: the zone that they are in.
 pub const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
@@ -124,7 +124,7 @@ impl Desired<'_> {
             own(environment::POD, "metadata.name"),
             own(environment::ADDRESS, "status.podIP"),
             fixed(environment::CONFIG, config),
-            fixed("ETCDCTL_ENDPOINTS", client_url(form.transport.clients, "127.0.0.1")),
+            fixed("ETCDCTL_ENDPOINTS", client_url(form.transport.clients.scheme(), "127.0.0.1")),
             fixed("ETCDCTL_API", "3".into()),
         ];
         if form.transport.clients.is_tls() {
@@ -146,6 +146,7 @@ impl Desired<'_> {
             attempt: None,
             adopts,
             transport: form.transport,
+            plain_peers: self.intent.switch.mixed && form.transport.peers == PeerPort::Https,
             options: form.options.clone(),
         }
     }

@@ -195,6 +195,7 @@ fn volumes_that_were_adopted_stay_so_when_the_annotation_is_removed() {
         held_generation: None,
         adopts: adopts.map(str::to_owned),
         cleared: Default::default(),
+        tls: None,
     };
     let recreated = of(&later).recreated_set(3, &record(Some("8d6c")));
     assert_eq!(adopted(&recreated).as_deref(), Some("8d6c"), "also when the StatefulSet is created again");

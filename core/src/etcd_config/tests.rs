@@ -10,6 +10,7 @@ fn config(version: &str) -> MemberConfig {
         attempt: None,
         adopts: None,
         transport: Transport::default(),
+        plain_peers: false,
         options: MemberOptions::default(),
     }
 }
@@ -200,7 +201,8 @@ fn a_peer_url_leads_back_to_its_address() {
 
 #[test]
 fn a_port_with_tls_demands_certificates_of_its_own_authority() {
-    let with = |clients, peers| {
+    let with = |clients: Scheme, peers: Scheme| {
+        let (clients, peers) = (clients.into(), peers.into());
         let config = MemberConfig { transport: Transport { clients, peers }, ..config("3.6.16") };
         rendered(&config, InitialState::Known { compares: true })
     };

@@ -10,6 +10,7 @@ use crate::observed::{
     Answer, Claim, ClusterId, FormRecord, Formed, Member, MemberId, Members, Observed, Pod, Process, Seen,
     Set,
 };
+use crate::tls::Schemes;
 use crate::version::Version;
 use crate::version::downgrade::Downgrade;
 
@@ -20,7 +21,7 @@ fn names() -> Names {
 }
 
 fn goal() -> Goal {
-    let form = Wanted { form: Digest("B".into()), version: Version::new(3, 6, 0), proof: None };
+    let form = Wanted { form: Digest("B".into()), version: Version::new(3, 6, 0), proof: None, plain: None };
     Goal { form: Some(form), lowest_agent: Protocol(2), ..Goal::of_size(3) }
 }
 
@@ -30,6 +31,7 @@ fn seen() -> Observed {
         ordinal: Some(Ordinal(ordinal)),
         learner: false,
         start: MemberProgress::Published,
+        schemes: Schemes::default(),
     };
     let list = BTreeMap::from([(MemberId(0xa0), member(0)), (MemberId(0xa1), member(1))]);
     let formed = Formed { id: CLUSTER, since: Timestamp::UNIX_EPOCH };
@@ -129,6 +131,7 @@ fn told_while_serving(action: &Action, voters: u8, change: impl FnOnce(&mut Obse
         let (terminating, orphaned, published) = (false, false, true);
         let (etcd, node, agent, created, version) = (Process::Started, None, Protocol(2), None, None);
         let handshakes = BTreeMap::new();
+        let transport = None;
         let pod = Pod {
             uid,
             terminating,
@@ -136,6 +139,7 @@ fn told_while_serving(action: &Action, voters: u8, change: impl FnOnce(&mut Obse
             etcd,
             form,
             version,
+            transport,
             node,
             agent,
             orphaned,
@@ -202,6 +206,8 @@ fn a_rollout_ends_with_a_record_and_the_first_record_ends_none() {
             held_generation: None,
             adopts: None,
             cleared: BTreeSet::new(),
+            plain: None,
+            tls: None,
         });
     };
     let expected = "RolloutFinished: all 2 members run with the changed spec";

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Digest, Form};
 use crate::observed::MemberId;
+use crate::tls::Section;
 
 /// In the ConfigMap.
 pub const KEY: &str = "form.json";
@@ -31,6 +32,9 @@ pub struct Record {
     /// Members that etcd 3.7 can be started for: their logs have no entries of 3.5.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub cleared: BTreeSet<MemberId>,
+    /// None if it was written by an operator that could not change the transport of a cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<Section>,
 }
 
 impl Record {

@@ -7,6 +7,7 @@ use crate::desired::Desired;
 use crate::intent::Intent;
 use crate::names::Names;
 use crate::observed::MemberId;
+use crate::tls::Section;
 
 fn intent(spec: Value) -> Intent {
     let mut cluster = EtcdCluster::new("kv", serde_json::from_value(spec).expect("it is a spec"));
@@ -193,6 +194,7 @@ fn a_record_is_read_as_it_was_written() {
         held_generation: Some(3),
         adopts: Some("8d6c".into()),
         cleared: [MemberId(0xa0), MemberId(u64::MAX)].into(),
+        tls: Some(Section::Dormant(Box::default())),
     };
     let object = k8s_openapi::api::core::v1::ConfigMap { data: Some(record.data()), ..Default::default() };
     assert_eq!(Record::parse(&object), Some(record));

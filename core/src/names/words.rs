@@ -167,6 +167,8 @@ pub mod reason {
         AUTHORITY_LOST = "CertificateAuthorityLost";
         /// Members were created with another transport than the spec asks for.
         TLS_NOT_IN_EFFECT = "TLSNotInEffect";
+        /// The operator changes the transport to what the spec asks for.
+        SWITCHING_TLS = "SwitchingTLS";
 
         // etcd's authentication.
         AUTH_ENABLED = "AuthEnabled";
@@ -186,6 +188,8 @@ pub mod reason {
         KNOWN_DEFECTS = "KnownDefects";
         VOLUME_BELOW_QUOTA = "VolumeBelowQuota";
         SHORT_CERTIFICATES = "ShortCertificates";
+        /// Clients can connect without TLS, although it is enabled.
+        PLAIN_CLIENTS_ALLOWED = "PlainClientsAllowed";
         UNTESTED_VERSION = "UntestedVersion";
         NO_EFFECT = "NoEffect";
         EVEN_SIZE = "EvenSize";
@@ -222,6 +226,7 @@ pub mod event {
         ROLLOUT_STALLED = "RolloutStalled";
         MEMBER_ADDED = "MemberAdded";
         MEMBER_PROMOTED = "MemberPromoted";
+        PEER_URLS_UPDATED = "PeerURLsUpdated";
         MEMBER_REMOVED = "MemberRemoved";
         LEADER_MOVED = "LeaderMoved";
         CERTIFICATE_ISSUED = "CertificateIssued";

@@ -3,6 +3,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::member::MemberProgress;
 use crate::observed::{Answer, Blocked, Member, Members, Process, Seen, Unanswered};
+use crate::tls::ClientPort;
 
 const CLUSTER: ClusterId = ClusterId(0xc1);
 
@@ -76,7 +77,8 @@ fn answer(member: u64, leader: u64) -> Answer {
 
 fn list(ordinals: &[u8]) -> Members {
     let member = |it: &u8| {
-        let member = Member { ordinal: Some(Ordinal(*it)), learner: false, start: MemberProgress::Published };
+        let (ordinal, start) = (Some(Ordinal(*it)), MemberProgress::Published);
+        let member = Member { ordinal, learner: false, start, schemes: Default::default() };
         (MemberId(0xa0 + u64::from(*it)), member)
     };
     Members { cluster: CLUSTER, leader: None, list: ordinals.iter().map(member).collect() }
@@ -278,6 +280,7 @@ fn members_are_asked_whom_they_reach_only_while_one_might_end_or_another_lead() 
             form: Digest(form.into()),
             version: crate::version::Version::new(3, 6, 0),
             proof: None,
+            plain: None,
         }),
         ..Goal::of_size(3)
     };
@@ -307,15 +310,36 @@ fn members_are_asked_whom_they_reach_only_while_one_might_end_or_another_lead() 
 }
 
 #[test]
+fn a_cluster_that_stays_in_plain_text_or_keeps_plain_clients_is_settled() {
+    let links = |spec: Value, transport: Transport| {
+        let mut cluster = formed(3, json!({})).cluster;
+        Arc::make_mut(&mut cluster).spec = serde_json::from_value(spec).expect("it is a spec");
+        let mut form = validate(&cluster).expect("it is valid").form;
+        form.transport = transport;
+        let mut objects = Objects { cluster, ..formed(3, json!({"etcd.etcd.io/form": form.digest()})) };
+        let digest = form.digest();
+        let (of_unmarked_pods, held_generation, adopts, cleared, tls) = Default::default();
+        let record = Record { digest, form, of_unmarked_pods, held_generation, adopts, cleared, tls };
+        objects.record = Some(Arc::new(ConfigMap { data: Some(record.data()), ..ConfigMap::default() }));
+        let checked = validate(&objects.cluster).map(|intent| intent.towards(objects.target()));
+        let goal = Goal::of(checked.as_ref().map_err(Vec::as_slice), &objects, &names());
+        objects.questions(&goal, &Memory::default()).links
+    };
+    let clients = ClientPort::Both;
+    assert!(!links(json!({"size": 3}), Transport::default()), "of an older operator");
+    assert!(!links(json!({"size": 3}), Transport { clients, ..Transport::TLS }), "after a switch");
+    assert!(!links(json!({"size": 3}), Transport::TLS));
+}
+
+#[test]
 fn the_transport_of_a_cluster_is_that_of_its_record_its_set_or_a_pod() {
     use crate::desired::Desired;
-    use crate::tls::Scheme;
 
     let made_from = |enabled: bool| {
         let spec = json!({"security": {"tls": {"enabled": enabled}}});
         let mut cluster = EtcdCluster::new("kv", serde_json::from_value(spec).expect("it is a spec"));
         cluster.metadata.uid = Some("uid".into());
-        let intent = crate::validate::validate(&cluster).expect("it is valid");
+        let intent = validate(&cluster).expect("it is valid");
         Desired { intent: &intent, names: &names(), agent_image: "op:1", operator: None }
             .stateful_set(1, &intent.form)
     };
@@ -323,7 +347,7 @@ fn the_transport_of_a_cluster_is_that_of_its_record_its_set_or_a_pod() {
         let spec = set.spec.as_ref().and_then(|spec| spec.template.spec.clone());
         BTreeMap::from([(Ordinal(0), Arc::new(Pod { spec, ..Pod::default() }))])
     };
-    let tls = Some(Transport { clients: Scheme::Https, peers: Scheme::Https });
+    let tls = Some(Transport::TLS);
     let plain = Some(Transport::default());
     let mut there = objects(&[]);
     assert_eq!(there.transport(), None, "there is nothing yet");
@@ -339,6 +363,7 @@ fn the_transport_of_a_cluster_is_that_of_its_record_its_set_or_a_pod() {
         held_generation: None,
         adopts: None,
         cleared: BTreeSet::new(),
+        tls: None,
     };
     there.record = Some(Arc::new(ConfigMap { data: Some(record.data()), ..ConfigMap::default() }));
     assert_eq!(there.transport(), tls, "as it was recorded");

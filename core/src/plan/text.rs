@@ -8,7 +8,7 @@ use crate::asked::{APPROVE_ROLLOUT, Accepted, RESTART};
 use crate::auth::{self, ROOT_ROLE, User};
 use crate::names::{ADOPT_ANNOTATION, ANNOTATION_OF, Names};
 use crate::observed::{MemberId, Observed, Ordinal};
-use crate::tls::{Purpose, Stage, Tally};
+use crate::tls::{Purpose, Section, Stage, Tally};
 
 /// One line for each thing that is done, awaited or refused.
 impl fmt::Display for Plan {
@@ -125,6 +125,15 @@ impl Terms<'_> {
             Action::RecordCleared { members } => {
                 let members: Vec<_> = members.iter().copied().collect();
                 format!("record that the logs of {} have no entries of 3.5", self.members(&members))
+            }
+            Action::RecordTls { section: Section::InForce } => {
+                "record that spec.security.tls takes effect".into()
+            }
+            Action::RecordTls { section: Section::Dormant(_) } => {
+                "record that spec.security.tls waits for an edit".into()
+            }
+            Action::UpdatePeerUrls { ordinal, member, schemes, cluster: _ } => {
+                format!("list member {member} ({}) with peer URLs for {schemes}", self.pod(*ordinal))
             }
             Action::DeleteSet { uid: _ } => "delete the StatefulSet".into(),
             Action::OrphanSet { uid: _ } => {

@@ -66,7 +66,8 @@ impl Target<'_> {
         let differs = self.desired.is_some_and(|desired| desired.intent.form.digest() != *digest);
         let held_generation = self.cluster.metadata.generation.filter(|_| of_unmarked_pods && differs);
         let (digest, form, cleared) = (digest.clone(), self.form(digest)?, BTreeSet::new());
-        Some(Record { digest, form, of_unmarked_pods, held_generation, adopts, cleared })
+        let tls = self.desired.map(|desired| desired.intent.switch.section.clone());
+        Some(Record { digest, form, of_unmarked_pods, held_generation, adopts, cleared, tls })
     }
 }
 
@@ -142,6 +143,11 @@ pub fn http(write: &Write, target: Target<'_>) -> Option<Request<Vec<u8>>> {
         Change::RecordCleared(members) => {
             let record =
                 json!(desired?.record(&Record { cleared: members.clone(), ..target.record?.clone() }));
+            api.replace(&name, &post(), only_if.inside(record).to_string().into_bytes())
+        }
+        Change::RecordTls(section) => {
+            let record =
+                json!(desired?.record(&Record { tls: Some(section.clone()), ..target.record?.clone() }));
             api.replace(&name, &post(), only_if.inside(record).to_string().into_bytes())
         }
         Change::CreatePreflight(node) => {
@@ -226,7 +232,7 @@ fn finalizers(cluster: &EtcdCluster, ours: Option<&str>) -> Value {
 
 /// Armed with this nonce.
 fn order(desired: &Desired<'_>, size: u8, nonce: Option<&str>) -> Value {
-    let scheme = desired.intent.form.transport.peers;
+    let scheme = desired.intent.form.transport.peers.scheme();
     let members = Ordinal::below(size).map(|it| (desired.names.pod(it), desired.names.peer_url(scheme, it)));
     json!(desired.order(&BootstrapOrder {
         protocol_version: Protocol::CURRENT,

@@ -107,6 +107,9 @@ fn in_effect(view: &View<'_>, reason: &'static str, message: String) -> Finding 
     if view.size() > 0 && view.seen().set.as_ref().is_none_or(|set| set.terminating) {
         return (Value::False, reason::STATEFULSET_RECREATING, RECREATING.into());
     }
+    if let Some(switching) = tls::switching(view).filter(|_| view.size() > 0) {
+        return (Value::False, reason::SWITCHING_TLS, switching);
+    }
     if let Some(pending) = auth::pending(view) {
         return (Value::False, reason::AUTH_PENDING, pending);
     }

@@ -41,10 +41,12 @@ pub(super) fn members(view: &View<'_>) -> Vec<MemberStatus> {
 type Placed = (Option<Ordinal>, MemberStatus);
 
 fn listed(view: &View<'_>, members: &Members) -> Vec<Placed> {
-    let Transport { clients, peers } = view.basis.transport();
     let status = |(id, member): (MemberId, &Member)| {
         let names = view.basis.names;
         let (ordinal, ready) = (member.ordinal, view.facts.serves(id));
+        // During a switch, pods differ.
+        let own = ordinal.and_then(|ordinal| view.seen().pods.get(&ordinal)?.transport);
+        let Transport { clients, peers } = own.unwrap_or_else(|| view.basis.transport());
         let state = view.facts.member(id);
         let pod = ordinal.map_or(&PodState::Missing, |ordinal| view.facts.pod(ordinal));
         let replaced =
@@ -61,10 +63,10 @@ fn listed(view: &View<'_>, members: &Members) -> Vec<Placed> {
         let status = MemberStatus {
             name: ordinal.map(|ordinal| names.pod(ordinal)),
             id: Some(id.to_string()),
-            peer_url: ordinal.map(|ordinal| names.peer_url(peers, ordinal)),
+            peer_url: ordinal.map(|ordinal| names.peer_url(peers.scheme(), ordinal)),
             client_url: ordinal
                 .filter(|_| member.start == MemberProgress::Published)
-                .map(|ordinal| names.client_url(clients, ordinal)),
+                .map(|ordinal| names.client_url(clients.scheme(), ordinal)),
             ready,
             last_transition_time: Some(view.since(&id.to_string(), ready)),
             role: role(members, id, member),

@@ -7,18 +7,26 @@ use super::conditions::Value;
 use super::facts::Finding;
 use super::view::View;
 use crate::api::EtcdCluster;
+use crate::asked::APPLY;
+use crate::auth::loses_identity;
+use crate::names::ANNOTATION_OF;
 use crate::names::reason;
 use crate::observed::{Ordinal, Seen};
 use crate::plan::Action;
 use crate::request::Object;
-use crate::tls::{Cause, Expiring, KUBELET_REFRESH, Purpose, State, Transport, Trust, expiring, judge};
+use crate::tls::{
+    Cause, Expiring, KUBELET_REFRESH, Purpose, Schemes, Section, State, Switch, Transport, Trust, expiring,
+    judge,
+};
 
 /// None where the spec does not ask for TLS and there is none.
 pub(super) fn ready(view: &View<'_>, cluster: &EtcdCluster) -> Option<Finding> {
-    let asked_for = Transport::asked_for(&cluster.spec.security.tls);
+    let asked_for = Transport::towards(&cluster.spec.security.tls, view.seen().transport);
     let in_effect = view.seen().transport.unwrap_or(asked_for);
+    let switching = switching(view);
     // Of a cluster that is being deleted, no Secret is read.
-    if in_effect.is_plain() && asked_for.is_plain() || view.seen().cluster.deleting {
+    let is_plain = in_effect.is_plain() && asked_for.is_plain() && switching.is_none();
+    if is_plain || view.seen().cluster.deleting {
         return None;
     }
     let states = judge(&view.basis.goal.certificates, view.seen());
@@ -27,11 +35,15 @@ pub(super) fn ready(view: &View<'_>, cluster: &EtcdCluster) -> Option<Finding> {
     if let Some(&authority) = lost {
         return Some((Value::False, reason::AUTHORITY_LOST, authority_lost(view, &title(authority))));
     }
+    if let Some(dormant) = dormant(view, in_effect, asked_for) {
+        return Some((Value::False, reason::TLS_NOT_IN_EFFECT, dormant));
+    }
+    if let Some(switching) = switching {
+        return Some((Value::False, reason::SWITCHING_TLS, switching));
+    }
+    // A spec that breaks rules changes nothing.
     if in_effect != asked_for {
-        let message = format!(
-            "spec.security.tls is not in effect: {in_effect}, as when the cluster was created, and this version of the \
-             operator does not change that while members run; set spec.security.tls back, or create a new cluster"
-        );
+        let message = format!("spec.security.tls is not in effect: {in_effect}; correct the spec first");
         return Some((Value::False, reason::TLS_NOT_IN_EFFECT, message));
     }
     let strays = states.iter().find(|(_, state)| **state == State::AuthorityLost);
@@ -104,6 +116,7 @@ fn not_in_use(view: &View<'_>) -> Option<(&'static str, String)> {
         };
         let members = view.facts.listed();
         let serving = view.facts.serving().filter_map(|id| members?.list.get(&id)?.ordinal);
+        let serving = serving.filter(|it| seen.transport_of(*it).is_none_or(|it| purpose.is_shown(it)));
         let others: Vec<Ordinal> = serving.filter(|it| !shows_it(it)).collect();
         if others.is_empty() {
             continue;
@@ -124,6 +137,51 @@ fn not_in_use(view: &View<'_>) -> Option<(&'static str, String)> {
         });
     }
     None
+}
+
+/// What the spec asks for and does not get, because an upgrade of the operator alone changes nothing.
+fn dormant(view: &View<'_>, in_effect: Transport, asked_for: Transport) -> Option<String> {
+    let Section::Dormant(_) = view.basis.goal.switch.as_ref()?.section else { return None };
+    (in_effect != asked_for).then(|| {
+        format!(
+            "spec.security.tls is not in effect: {in_effect}, because an upgrade of the operator alone does not change \
+             that; edit spec.security.tls, or set the annotation {ANNOTATION_OF}{APPLY} to security.tls"
+        )
+    })
+}
+
+/// From what to what the operator changes the transport, and what is left to do.
+pub(super) fn switching(view: &View<'_>) -> Option<String> {
+    let seen = view.seen();
+    let Switch { target, .. } = view.basis.goal.switch.as_ref()?;
+    let in_effect = seen.transport.filter(|_| seen.cluster.formed.is_some())?;
+    let differs = |transport: Transport| transport != *target;
+    let others = seen.pods.values().filter(|pod| pod.transport.is_some_and(differs)).count();
+    let members = view.facts.listed().into_iter().flat_map(|members| members.list.values());
+    let wanted = Schemes::only(target.peers.scheme());
+    let urls = members.filter(|it| !it.schemes.is_empty() && it.schemes != wanted).count();
+    if !differs(in_effect) && others == 0 && urls == 0 {
+        return None;
+    }
+    if view.size() == 0 {
+        return Some(format!("{in_effect}; when the cluster starts, the operator switches to: {target}"));
+    }
+    let mut left = Vec::new();
+    let is_auth_enabled = seen.auth.as_ref().is_some_and(|auth| auth.enabled);
+    if is_auth_enabled && loses_identity(Some(in_effect), Some(*target)) {
+        left.push(
+            "etcd authentication is enabled and has to be disabled before, see spec.security.auth.enabled"
+                .into(),
+        );
+    }
+    if others > 0 {
+        left.push(format!("pods to restart: {others}"));
+    }
+    if urls > 0 {
+        left.push(format!("members with other peer URLs: {urls}"));
+    }
+    let left = if left.is_empty() { String::new() } else { format!("; {}", left.join(", ")) };
+    Some(format!("the operator switches from: {in_effect}; to: {target}{left}"))
 }
 
 fn not_after(view: &View<'_>, purpose: Purpose) -> Option<Timestamp> {

@@ -92,7 +92,8 @@ pub(crate) fn writes(intent: &Intent, objects: &Objects) -> Vec<Write> {
     let now = Timestamp::UNIX_EPOCH;
     let mut seen =
         observe(objects, &names, &BTreeMap::new(), &BTreeMap::new(), &[], &mut Default::default(), now);
-    let member = Member { ordinal: Some(Ordinal(0)), learner: false, start: MemberProgress::Published };
+    let (ordinal, start) = (Some(Ordinal(0)), MemberProgress::Published);
+    let member = Member { ordinal, learner: false, start, schemes: Default::default() };
     seen.etcd.members = Seen::Known(Members {
         cluster: ClusterId(0xc1),
         leader: Some(MemberId(0xa0)),
@@ -109,6 +110,7 @@ fn record(form: &Form) -> Arc<ConfigMap> {
         held_generation: None,
         adopts: None,
         cleared: Default::default(),
+        tls: None,
     };
     let metadata = ObjectMeta { uid: Some("record-uid".into()), ..ObjectMeta::default() };
     Arc::new(ConfigMap { metadata, data: Some(record.data()), ..ConfigMap::default() })
@@ -293,8 +295,12 @@ fn least_available(reaches: Option<&[u64]>) -> Option<Value> {
     let now = Timestamp::UNIX_EPOCH;
     let mut seen =
         observe(&objects, &names, &BTreeMap::new(), &BTreeMap::new(), &[], &mut Default::default(), now);
-    let member =
-        |it: u8| Member { ordinal: Some(Ordinal(it)), learner: false, start: MemberProgress::Published };
+    let member = |it: u8| Member {
+        ordinal: Some(Ordinal(it)),
+        learner: false,
+        start: MemberProgress::Published,
+        schemes: Default::default(),
+    };
     let id = |it: u8| MemberId(0xa0 + u64::from(it));
     let cluster = ClusterId(0xc1);
     let list = (0..3).map(|it| (id(it), member(it))).collect();

@@ -58,8 +58,8 @@ impl Cause {
 /// Of every Secret that the cluster needs. A Secret that pods trust is never issued again by another authority: etcd reads
 /// authorities only when it starts, so members would not accept each other.
 pub fn judge(profiles: &Profiles, seen: &Observed) -> BTreeMap<Purpose, State> {
-    let in_use = is_in_use(seen);
     let state = |(&purpose, profile): (&Purpose, &Profile)| {
+        let in_use = is_in_use(purpose, seen);
         let own = seen.secrets.get(&purpose);
         let state = match purpose.issuer() {
             None => of_authority(own, Trust::of(purpose, seen), profiles, seen.now, in_use),

@@ -148,23 +148,23 @@ impl Profile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tls::Scheme;
+    use crate::tls::{ClientPort, PeerPort};
 
     fn names() -> Names {
         Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() }
     }
 
     fn both() -> Transport {
-        Transport { clients: Scheme::Https, peers: Scheme::Https }
+        Transport::TLS
     }
 
     #[test]
     fn a_port_in_plain_text_needs_no_certificates() {
         assert!(profiles(&names(), Transport::default()).is_empty());
         let purposes = |transport| profiles(&names(), transport).into_keys().collect::<Vec<_>>();
-        let peers = Transport { peers: Scheme::Https, ..Transport::default() };
+        let peers = Transport { peers: PeerPort::Prepared, ..Transport::default() };
         assert_eq!(purposes(peers), [Purpose::PeerAuthority, Purpose::Peer]);
-        let clients = Transport { clients: Scheme::Https, ..Transport::default() };
+        let clients = Transport { clients: ClientPort::Both, ..Transport::default() };
         let expected = [Purpose::ClientAuthority, Purpose::Server, Purpose::Operator, Purpose::Client];
         assert_eq!(purposes(clients), expected);
         assert_eq!(purposes(both()), Purpose::ALL);

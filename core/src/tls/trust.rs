@@ -121,6 +121,10 @@ impl<'a> Trust<'a> {
         let all: BTreeSet<Ordinal> =
             Ordinal::below(self.seen.replicas()).chain(pods.keys().copied()).collect();
         for ordinal in all {
+            // In plain text a port trusts nobody. One that is prepared for TLS trusts authorities, and shows nothing.
+            if self.seen.transport_of(ordinal).is_some_and(|it| !self.authority.is_needed(it)) {
+                continue;
+            }
             let pod = pods.get(&ordinal).filter(|pod| !pod.terminating);
             match pod.and_then(|pod| self.handshake(pod)) {
                 None => tally.unknown.push(ordinal),
@@ -216,8 +220,13 @@ impl<'a> Trust<'a> {
     }
 }
 
-/// Whether members run or are about to. Volumes alone trust no authority, and neither do pods that a previous cluster left.
-pub fn is_in_use(seen: &Observed) -> bool {
+/// Whether members that use it run or are about to. Volumes alone trust no authority, and neither do pods that a previous
+/// cluster left.
+pub fn is_in_use(purpose: Purpose, seen: &Observed) -> bool {
     let own_pods = seen.set.is_some() || seen.transport.is_some();
-    seen.set.as_ref().is_some_and(|set| set.replicas > 0) || own_pods && !seen.pods.is_empty()
+    let there = seen.set.as_ref().is_some_and(|set| set.replicas > 0) || own_pods && !seen.pods.is_empty();
+    let of_new_pods = seen.set.as_ref().and_then(|set| set.transport);
+    let of_pods = seen.pods.values().filter_map(|pod| pod.transport);
+    let mut known = of_pods.chain(of_new_pods).chain(seen.transport).peekable();
+    there && (known.peek().is_none() || known.any(|transport| purpose.is_needed(transport)))
 }

@@ -166,7 +166,7 @@ fn wanted() -> impl Strategy<Value = Option<Wanted>> {
     let version = select(vec![Version::new(3, 6, 11), Version::new(3, 6, 11), Version::new(3, 5, 30)]);
     (form(), version).prop_map(|(form, version)| {
         let form = form?;
-        Some(Wanted { proof: Some(proof_of(&form)), form, version })
+        Some(Wanted { proof: Some(proof_of(&form)), plain: None, form, version })
     })
 }
 
@@ -176,7 +176,8 @@ fn record() -> impl Strategy<Value = Option<FormRecord>> {
         let (uid, version) = ("record".into(), Version::new(3, 6, 11));
         let (adopts, cleared, form) = (None, BTreeSet::new(), form?);
         let proof = Some(proof_of(&form));
-        Some(FormRecord { uid, form, version, proof, held_generation, adopts, cleared })
+        let (plain, tls) = (None, None);
+        Some(FormRecord { uid, form, version, proof, held_generation, adopts, cleared, plain, tls })
     })
 }
 
@@ -320,7 +321,7 @@ fn settled_with(sizes: RangeInclusive<u8>) -> impl Strategy<Value = (Goal, Obser
         let version = Version::new(3, 5, 30);
         let form = Digest(OLD.into());
         let proof = Some(proof_of(&form));
-        goal.form = Some(Wanted { form: form.clone(), version, proof: proof.clone() });
+        goal.form = Some(Wanted { form: form.clone(), version, proof: proof.clone(), plain: None });
         let mut seen = empty();
         seen.cluster.formed = Some(Formed { id: ID, since: at(0) });
         let template = Some(form.clone());
@@ -334,6 +335,8 @@ fn settled_with(sizes: RangeInclusive<u8>) -> impl Strategy<Value = (Goal, Obser
             held_generation: None,
             adopts: None,
             cleared: Default::default(),
+            plain: None,
+            tls: None,
         });
         for ordinal in 0..usize::from(goal.size) {
             let slot = Slot {
@@ -373,6 +376,7 @@ fn fill(seen: &mut Observed, ordinal: usize, slot: &Slot) {
         let (uid, created) = (format!("pod-{ordinal}"), Some(at(i64::from(ordinal.0) / 2)));
         let (node, orphaned) = (Some(node(ordinal)), false);
         let handshakes = BTreeMap::new();
+        let transport = None;
         let pod = Pod {
             uid,
             terminating,
@@ -380,6 +384,7 @@ fn fill(seen: &mut Observed, ordinal: usize, slot: &Slot) {
             etcd,
             form,
             version,
+            transport,
             node,
             agent,
             orphaned,
@@ -430,7 +435,9 @@ fn fill(seen: &mut Observed, ordinal: usize, slot: &Slot) {
         }
     }
     if let Seen::Known(members) = &mut seen.etcd.members {
-        members.list.insert(id, Member { ordinal: Some(ordinal), learner, start });
+        members
+            .list
+            .insert(id, Member { ordinal: Some(ordinal), learner, start, schemes: Default::default() });
     }
 }
 

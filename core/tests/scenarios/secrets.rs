@@ -21,14 +21,22 @@ pub fn read_tls(words: &[&str], goal: &mut Goal, seen: &mut Observed) -> Result<
     let scheme = |used: bool| if used { Scheme::Https } else { Scheme::Http };
     let transport = match which {
         "both" | "clients" | "peers" | "none" => Transport {
-            clients: scheme(["both", "clients"].contains(&which)),
-            peers: scheme(["both", "peers"].contains(&which)),
+            clients: scheme(["both", "clients"].contains(&which)).into(),
+            peers: scheme(["both", "peers"].contains(&which)).into(),
         },
         _ => return Err(format!("{which} is not understood")),
     };
     goal.certificates = profiles(&names(), transport);
     seen.transport = rest.contains(&"in-effect").then_some(transport);
     Ok(())
+}
+
+/// What the client port and the peer port serve: `ports=both/prepared`.
+pub fn ports(word: &str) -> Result<Transport> {
+    let (clients, peers) =
+        word.trim_start_matches("ports=").split_once('/').ok_or(format!("{word} is not understood"))?;
+    let read = serde_json::from_value(serde_json::json!({"clients": clients, "peers": peers}));
+    read.map_err(|error| format!("{word}: {error}"))
 }
 
 pub fn read_secret(which: &str, words: &[&str], goal: &Goal, seen: &mut Observed) -> Result<()> {

@@ -16,12 +16,13 @@ use etcd_operator_core::observed::{
 };
 use etcd_operator_core::schedule::{Schedule, Window};
 use etcd_operator_core::snapshot::Snapshot;
+use etcd_operator_core::tls::{Scheme, Schemes, Section, Switch};
 use etcd_operator_core::version::Version;
 use etcd_operator_core::version::downgrade::Downgrade;
 use jiff::Timestamp;
 
 use authentication::read_auth;
-use secrets::{names, read_port, read_secret, read_tls, show_secrets};
+use secrets::{names, ports, read_port, read_secret, read_tls, show_secrets};
 
 #[path = "authentication.rs"]
 mod authentication;
@@ -183,6 +184,10 @@ fn read_goal(words: &[&str], goal: &mut Goal) -> Result<()> {
             "no-budget" => goal.disruption_budget = false,
             form if form.starts_with("form=") => goal.form = Some(wanted(form)?),
             agent if agent.starts_with("agent=") => goal.lowest_agent = protocol(agent)?,
+            word if word.starts_with("ports=") => {
+                let (form, target) = (ports(word)?, ports(word)?);
+                goal.switch = Some(Switch { form, target, section: Section::InForce, mixed: false });
+            }
             form if form.starts_with("volumes=") => goal.volumes = Some(volumes(form)?),
             size => goal.size = number(size)?,
         }
@@ -197,7 +202,8 @@ fn wanted(word: &str) -> Result<Wanted> {
     let (form, version) = form.split_once('@').unwrap_or((form, "3.6.0"));
     let version = Version::parse(version).ok_or("no version")?;
     let (form, proof) = form.split_once('~').unwrap_or((form, form));
-    Ok(Wanted { form: Digest(form.into()), version, proof: Some(Digest(format!("{proof}@{version}"))) })
+    let (proof, plain) = (Some(Digest(format!("{proof}@{version}"))), None);
+    Ok(Wanted { form: Digest(form.into()), version, proof, plain })
 }
 
 /// The version of what an agent writes: `agent=2`.
@@ -241,6 +247,7 @@ fn read_template(words: &[&str], set: &mut Set) -> Result<()> {
             "unread" => set.followed = false,
             "unmarked" => set.unmarked = true,
             agent if agent.starts_with("agent=") => set.agent = protocol(agent)?,
+            word if word.starts_with("ports=") => set.transport = Some(ports(word)?),
             "terminating" => set.terminating = true,
             "adopted" => set.adopts = Some("former-uid".into()),
             form if form.starts_with("volumes=") => set.volumes = Some(volumes(form)?),
@@ -251,7 +258,7 @@ fn read_template(words: &[&str], set: &mut Set) -> Result<()> {
 }
 
 fn read_record(form: &str, words: &[&str], seen: &mut Observed) -> Result<()> {
-    let Wanted { form, version, proof } = wanted(form)?;
+    let Wanted { form, version, proof, plain } = wanted(form)?;
     let mut record = FormRecord {
         uid: "record-uid".into(),
         form,
@@ -260,6 +267,8 @@ fn read_record(form: &str, words: &[&str], seen: &mut Observed) -> Result<()> {
         held_generation: None,
         adopts: None,
         cleared: BTreeSet::new(),
+        plain,
+        tls: None,
     };
     for word in words {
         match *word {
@@ -268,6 +277,9 @@ fn read_record(form: &str, words: &[&str], seen: &mut Observed) -> Result<()> {
                     cleared.trim_start_matches("cleared=").split(',').map(|id| hexadecimal(id).map(MemberId));
                 record.cleared = ids.collect::<Result<_>>()?;
             }
+            word if word.starts_with("ports=") => seen.transport = Some(ports(word)?),
+            "tls-in-force" => record.tls = Some(Section::InForce),
+            "tls-dormant" => record.tls = Some(Section::Dormant(Box::default())),
             "held" => record.held_generation = seen.cluster.generation,
             "adopted" => record.adopts = Some("former-uid".into()),
             _ => return Err(format!("{word} is not understood")),
@@ -318,12 +330,14 @@ fn read_pod(ordinal: Ordinal, words: &[&str], seen: &mut Observed) -> Result<()>
         agent: Protocol::CURRENT,
         orphaned: false,
         version: None,
+        transport: None,
         created: None,
         handshakes: BTreeMap::new(),
     });
     for word in words {
         match *word {
             "gone" => return Ok(()),
+            word if word.starts_with("ports=") => pod.transport = Some(ports(word)?),
             "waiting" => pod.etcd = Process::Waiting,
             "forming" => pod.etcd = Process::Forming,
             "started" => pod.etcd = Process::Started,
@@ -485,8 +499,12 @@ fn enabled(version: &str) -> Result<Downgrade> {
 fn read_member(id: MemberId, words: &[&str], seen: &mut Observed) -> Result<()> {
     let own = Ordinal((id.0 & 0xf) as u8);
     let known = members(seen).list.remove(&id);
-    let mut member =
-        known.unwrap_or(Member { ordinal: Some(own), learner: false, start: MemberProgress::Published });
+    let mut member = known.unwrap_or(Member {
+        ordinal: Some(own),
+        learner: false,
+        start: MemberProgress::Published,
+        schemes: Schemes::default(),
+    });
     let mut answer = Answer {
         cluster: members(seen).cluster,
         member: id,
@@ -509,6 +527,9 @@ fn read_member(id: MemberId, words: &[&str], seen: &mut Observed) -> Result<()> 
                 seen.etcd.answers.remove(&own);
                 return Ok(());
             }
+            ("urls", "http") => member.schemes = Schemes::only(Scheme::Http),
+            ("urls", "https") => member.schemes = Schemes::only(Scheme::Https),
+            ("urls", "both") => member.schemes = Schemes::BOTH,
             ("pod", "none") => member.ordinal = None,
             ("pod", ordinal) => member.ordinal = Some(Ordinal(number(ordinal)?)),
             ("learner", "") => {

@@ -8,9 +8,10 @@ use etcd_operator_core::api::{EtcdCluster, EtcdClusterStatus, MemberStatus};
 use etcd_operator_core::decide::{Goal, decide};
 use etcd_operator_core::desired::{self, PodAgent};
 use etcd_operator_core::events;
-use etcd_operator_core::names::Names;
+use etcd_operator_core::names::{ANNOTATION_OF, Names};
 use etcd_operator_core::observed::{Observed, Ordinal, Pod};
 use etcd_operator_core::status::{Basis, FailedWrite, Trouble, of_cluster};
+use etcd_operator_core::tls::Switch;
 use etcd_operator_core::validate::validate;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde_json::{Value, json};
@@ -49,6 +50,7 @@ struct Story {
     /// In the words of the snapshots.
     world: String,
     spec: Value,
+    annotations: BTreeMap<String, String>,
     trouble: Option<Trouble>,
     failed_writes: Vec<FailedWrite>,
     made_with: Option<Value>,
@@ -63,6 +65,11 @@ impl Story {
             "spec" => {
                 self.spec = serde_json::from_str(rest).map_err(|problem| format!("{problem}, in: {line}"))?;
                 self.generation += 1;
+            }
+            "ask" => {
+                let (name, value) = rest.split_once(' ').ok_or("ask NAME VALUE")?;
+                self.annotations.insert(format!("{ANNOTATION_OF}{name}"), value.into());
+                self.world.push_str(&format!("{line}\n"));
             }
             "trouble" => self.trouble = Some(Trouble::Failed(rest.to_owned())),
             "etcd-says" => self.trouble = Some(Trouble::EtcdNotYet(rest.to_owned())),
@@ -91,9 +98,13 @@ impl Story {
         let (asked_for, seen) = snapshot::read(&self.world)?;
         let cluster = self.cluster(&asked_for, &self.spec, seen.cluster.deleting)?;
         let names = Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() };
-        let intent = validate(&cluster).map(|intent| intent.with_transport(seen.transport));
+        let intent = validate(&cluster).map(|intent| {
+            let switch = Switch::of(&cluster.spec.security.tls, intent.asked.apply_tls, &seen);
+            intent.with_switch(switch)
+        });
         let goal = match &intent {
-            Ok(_) => asked_for.clone(),
+            // Most stories are not about what ports serve.
+            Ok(intent) => Goal { switch: seen.transport.map(|_| intent.switch.clone()), ..asked_for.clone() },
             Err(_) => Goal {
                 certificates: asked_for.certificates.clone(),
                 ..Goal::in_effect(&cluster.spec, seen.replicas())
@@ -144,6 +155,7 @@ impl Story {
         let spec = serde_json::from_value(spec).map_err(|problem| problem.to_string())?;
         let mut cluster = EtcdCluster::new("kv", spec);
         cluster.metadata.generation = Some(self.generation);
+        cluster.metadata.annotations = Some(self.annotations.clone());
         cluster.metadata.deletion_timestamp = deleting.then_some(Time(jiff::Timestamp::UNIX_EPOCH));
         cluster.status = self.status.clone();
         Ok(cluster)

@@ -89,7 +89,7 @@ impl Operated {
         let pods = self.pods().await?;
         same("pods", &pods.keys().cloned().collect(), &self.pod_names(size))?;
         let (names, Transport { peers, .. }) = (self.names(), self.transport().await?);
-        let listed_as = |ordinal| (names.pod(ordinal), vec![names.peer_url(peers, ordinal)]);
+        let listed_as = |ordinal| (names.pod(ordinal), vec![names.peer_url(peers.scheme(), ordinal)]);
         let wanted: BTreeMap<_, _> = Ordinal::below(size).map(listed_as).collect();
         let found: BTreeMap<_, _> =
             listed.iter().map(|member| (member.name.clone(), member.peer_urls.clone())).collect();
@@ -136,8 +136,13 @@ impl Operated {
         let wanted = [names.peer_service(), names.client_service()].into_iter().chain(outside).collect();
         same("Services", &services, &wanted)?;
         let secrets: BTreeSet<_> = self.labelled::<Secret>().await?.into_keys().collect();
+        // Those of an earlier time with TLS stay.
         let wanted = profiles(&names, self.transport().await?).into_keys().map(|it| names.secret(it));
-        same("Secrets", &secrets, &wanted.collect())?;
+        same(
+            "Secrets that are missing",
+            &wanted.filter(|it| !secrets.contains(it)).collect(),
+            &BTreeSet::new(),
+        )?;
         let budgets = self.labelled::<PodDisruptionBudget>().await?;
         let least = |budget: PodDisruptionBudget| budget.spec.and_then(|spec| spec.min_available);
         let budgets: BTreeMap<_, _> =
@@ -178,7 +183,7 @@ impl Operated {
             .iter()
             .map(|it| (Some(it.name.clone()), (Some(MemberId(it.id).to_string()), true, Health::Healthy)));
         same("members in the status", &told, &wanted.collect())?;
-        let endpoint = self.names().endpoint(self.transport().await?.clients);
+        let endpoint = self.names().endpoint(self.transport().await?.clients.scheme());
         same("clientEndpoints", &status.client_endpoints, &vec![endpoint])?;
         if size == 0 {
             return Ok(());

@@ -10,6 +10,7 @@ mod dialled;
 mod hardening;
 mod renewal;
 mod rotation;
+mod switching;
 
 use ::testbed::cluster::{Config, DnsProfile};
 use futures::FutureExt;
@@ -48,6 +49,12 @@ pub fn tests(field: &Topology) -> Vec<Test> {
         }),
         field.exclusive("tls::authorities_are_rotated_under_clients", |c| {
             rotation::under_clients(c).boxed_local()
+        }),
+        field.exclusive("tls::a_cluster_switches_to_tls_and_back_under_clients", |c| {
+            switching::there_and_back(c).boxed_local()
+        }),
+        field.exclusive("tls::what_an_older_operator_left_in_plain_text_waits_for_its_owner", |c| {
+            switching::applied(c).boxed_local()
         }),
         noreverse.shared("tls::members_accept_each_other_without_reverse_dns", |c| {
             connections::scaled(c).boxed_local()

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use etcd_operator_core::names::Names;
 use etcd_operator_core::observed::{self, Observed, Ordinal, Seen};
-use etcd_operator_core::tls::{Purpose, Scheme, State, Transport, judge, profiles, read, read_next};
+use etcd_operator_core::tls::{Purpose, State, Transport, judge, profiles, read, read_next};
 use jiff::SignedDuration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_rustls::TlsAcceptor;
@@ -15,7 +15,7 @@ use super::*;
 use crate::credentials::{Credentials, certificates};
 
 const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
-const BOTH: Transport = Transport { clients: Scheme::Https, peers: Scheme::Https };
+const BOTH: Transport = Transport::TLS;
 
 type Issued = BTreeMap<Purpose, Secret>;
 

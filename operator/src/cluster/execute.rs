@@ -67,6 +67,10 @@ impl Executor<'_> {
             MemberChange::AddLearner(ordinal, scheme) => {
                 member.add_learner(self.target.names.peer_url(*scheme, *ordinal)).await.map(drop)
             }
+            MemberChange::UpdatePeerUrls(id, ordinal, schemes) => {
+                let url = |scheme| self.target.names.peer_url(scheme, *ordinal);
+                member.update(*id, schemes.iter().map(url)).await
+            }
             MemberChange::Promote(id) => member.promote(*id).await,
             MemberChange::MoveLeader { to, .. } => member.move_leader(*to).await,
             MemberChange::Remove(id) => member.remove(*id).await,

@@ -39,13 +39,15 @@ impl Observation {
         goal: &Goal,
         names: &Names,
         context: &Context,
-        credentials: Option<Result<Credentials, Unusable>>,
+        credentials: Result<Credentials, Unusable>,
         connections: &mut Connections,
         memory: &mut Memory,
     ) -> Self {
-        let security = |ordinal| match credentials.clone() {
-            None => Security::Plain,
-            Some(credentials) => Security::Tls { credentials, host: names.pod_host(ordinal) },
+        // During a switch, pods differ.
+        let transport = |ordinal| objects.transport_of(ordinal).or_else(|| objects.transport());
+        let security = |ordinal| match transport(ordinal).is_some_and(|it| it.clients.is_tls()) {
+            false => Security::Plain,
+            true => Security::Tls { credentials: credentials.clone(), host: names.pod_host(ordinal) },
         };
         // The pods of a deleted cluster are not asked, so that a dead etcd is no obstacle.
         let endpoint = |ordinal, pod: &Pod| {

@@ -43,10 +43,10 @@ struct Prepared {
     credentials: Result<Credentials, Unusable>,
 }
 
-/// How the cluster is served, or will be.
-pub fn transport(objects: &Objects) -> Transport {
-    let asked_for = || Transport::asked_for(&objects.cluster.spec.security.tls);
-    objects.transport().unwrap_or_else(asked_for)
+/// Of everything that pods have, will have or should have.
+fn needed(objects: &Objects) -> Vec<Purpose> {
+    let transport = objects.transports().reduce(Transport::or_more).unwrap_or_default();
+    Purpose::ALL.into_iter().filter(|it| it.is_needed(transport)).collect()
 }
 
 impl Secrets {
@@ -58,8 +58,7 @@ impl Secrets {
         client: &Client,
         names: &Names,
     ) -> Result<(), kube::Error> {
-        let (cluster, transport) = (Arc::clone(&objects.cluster), transport(objects));
-        let needed: Vec<_> = Purpose::ALL.into_iter().filter(|it| it.is_needed(transport)).collect();
+        let (cluster, needed) = (Arc::clone(&objects.cluster), needed(objects));
         if self.is_due(&cluster, &needed, Instant::now()) {
             let reading = needed.iter().map(|&it| read::<Secret>(client, names, Object::Secret(it)));
             self.found(needed.iter().copied().zip(try_join_all(reading).await?), &cluster);
@@ -109,12 +108,12 @@ impl Secrets {
         self.ours.insert(purpose, Arc::new(secret));
     }
 
-    /// For connections to members; none if these serve clients in plain text.
-    pub fn credentials(&mut self, objects: &Objects, names: &Names) -> Option<Result<Credentials, Unusable>> {
-        transport(objects).clients.is_tls().then(|| match objects.secrets.get(&Purpose::Operator) {
+    /// For connections to members that serve clients with TLS.
+    pub fn credentials(&mut self, objects: &Objects, names: &Names) -> Result<Credentials, Unusable> {
+        match objects.secrets.get(&Purpose::Operator) {
             Some(secret) => self.prepared(secret),
             None => Err(Unusable::Missing(names.secret(Purpose::Operator))),
-        })
+        }
     }
 
     fn prepared(&mut self, secret: &Arc<Secret>) -> Result<Credentials, Unusable> {
@@ -130,7 +129,7 @@ mod tests {
     use etcd_operator_core::api::EtcdClusterSpec;
     use etcd_operator_core::desired::secret;
     use etcd_operator_core::observed::Owner;
-    use etcd_operator_core::tls::{Scheme, profiles};
+    use etcd_operator_core::tls::profiles;
     use jiff::Timestamp;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use serde_json::json;
@@ -203,8 +202,7 @@ mod tests {
 
     #[test]
     fn credentials_are_prepared_once_for_each_content_and_are_not_printed() {
-        let transport = Transport { clients: Scheme::Https, ..Transport::default() };
-        let profiles = profiles(&names(), transport);
+        let profiles = profiles(&names(), Transport::TLS);
         let mut secrets = Secrets::default();
         let issued = |purpose: Purpose, authority: Option<&Secret>| {
             let content = issue(&profiles[&purpose], authority, Timestamp::now()).expect("it is issued");

@@ -17,7 +17,7 @@ use etcd_operator_core::round::{
     Work,
 };
 use etcd_operator_core::status::{Trouble, after_denied_read, next_heartbeat};
-use etcd_operator_core::tls::{chosen_profiles, next_renewal};
+use etcd_operator_core::tls::{Switch, next_renewal};
 use etcd_operator_core::validate::{Problem, validate};
 use jiff::Timestamp;
 use kube::runtime::reflector::ObjectRef;
@@ -32,7 +32,7 @@ use super::objects::{cached, live};
 use super::observation::Observation;
 use super::report::Reporter;
 use super::root_password::RootPasswordSecret;
-use super::secrets::{Secrets, transport};
+use super::secrets::Secrets;
 use crate::caches::{Caches, Key};
 use crate::client::is_forbidden;
 use crate::reach::Reach;
@@ -132,9 +132,8 @@ impl Worker {
                 return Ended::Stuck;
             }
         };
-        let in_effect = objects.transport();
-        let checked = validate(&objects.cluster).map(|intent| intent.with_transport(in_effect));
-        self.consider(objects, freshness, &names, checked.as_ref().map_err(Vec::as_slice)).await
+        let checked = validate(&objects.cluster).map(|intent| intent.towards(objects.target()));
+        self.consider(objects, freshness, &names, checked).await
     }
 
     async fn read(
@@ -179,17 +178,22 @@ impl Worker {
         objects: Objects,
         freshness: Freshness,
         names: &Names,
-        spec: Result<&Intent, &[Problem]>,
+        checked: Result<Intent, Vec<Problem>>,
     ) -> Ended {
         let context = Arc::clone(&self.context);
-        let mut goal =
-            spec.map_or_else(|_| Goal::in_effect(&objects.cluster.spec, objects.replicas()), Goal::from);
-        let chosen = &objects.cluster.spec.security.tls;
-        goal.certificates = chosen_profiles(names, transport(&objects), chosen);
+        let goal = Goal::of(checked.as_ref().map_err(Vec::as_slice), &objects, names);
         let credentials = self.secrets.credentials(&objects, names);
         let (connections, memory) = (&mut self.connections, &mut self.round.memory);
         let mut observation =
             Observation::at(objects, &goal, names, &context, credentials, connections, memory).await;
+        // What comes next on the way to another transport depends on what etcd lists.
+        let tls = &observation.objects.cluster.spec.security.tls;
+        let checked = checked.map(|intent| {
+            let switch = Switch::of(tls, intent.asked.apply_tls, &observation.seen);
+            intent.with_switch(switch)
+        });
+        let spec = checked.as_ref().map_err(Vec::as_slice);
+        let goal = Goal::of(spec, &observation.objects, names);
         self.renewal = next_renewal(&goal.certificates, &observation.seen);
         log_observation(&self.object(), &goal, &observation.seen);
         let plan =

@@ -30,6 +30,7 @@ fn config(version: &str, extra: &[(&str, &str)]) -> MemberConfig {
         attempt: None,
         adopts: None,
         transport: Transport::default(),
+        plain_peers: false,
         options: MemberOptions { extra_arguments, ..MemberOptions::default() },
     }
 }
@@ -65,7 +66,7 @@ async fn each_version_accepts_what_we_render_and_we_refuse_what_it_does_not_have
     assert!(names.len() > 140, "{names:?}");
     for (version, program) in &programs {
         for (compares, scheme) in [(true, Scheme::Http), (false, Scheme::Https)] {
-            let transport = Transport { clients: scheme, peers: scheme };
+            let transport = Transport { clients: scheme.into(), peers: scheme.into() };
             let mut flags = rendered(&MemberConfig { transport, ..config(version, &[]) }, compares);
             flags.push("--version".into());
             let output = run(program, &flags);

@@ -68,7 +68,7 @@ impl Processes {
     /// Starts members that serve like this from now on, with the certificates in [`Self::tls_dir`].
     pub fn bootstrap(&mut self, hosts: &[String], transport: Transport) {
         self.transport = transport;
-        let url = |host: &String| peer_url(transport.peers, host);
+        let url = |host: &String| peer_url(transport.peers.scheme(), host);
         let order = self.order((0..).zip(hosts).map(|(ordinal, host)| (name(ordinal), url(host))));
         for (ordinal, host) in (0..).zip(hosts) {
             self.start(ordinal, host, InitialState::Bootstraps(&order));
@@ -109,7 +109,7 @@ impl Processes {
             .map(|n| Peer {
                 id: n.into(),
                 name: name(n),
-                peer_urls: vec![peer_url(self.transport.peers, &self.host(n))],
+                peer_urls: vec![peer_url(self.transport.peers.scheme(), &self.host(n))],
                 client_urls: Vec::new(),
                 is_learner: n == ordinal,
             })
@@ -125,6 +125,7 @@ impl Processes {
             attempt: None,
             adopts: None,
             transport: self.transport,
+            plain_peers: false,
             options: MemberOptions::default(),
         };
         let local = LocalConfig {

@@ -20,7 +20,7 @@ use testbed::build::STANDARD_ETCD;
 use crate::processes::{Processes, in_time, until};
 use crate::{TWO_LEARNERS, names, relied_on};
 
-pub const TLS: Transport = Transport { clients: Scheme::Https, peers: Scheme::Https };
+pub const TLS: Transport = Transport::TLS;
 
 /// All Secrets of a cluster.
 pub fn issued() -> BTreeMap<Purpose, Secret> {

@@ -1,5 +1,5 @@
-//! How the harness itself connects to members: with the certificates in the Secrets of the cluster, or in plain text if it has
-//! none.
+//! How the harness itself connects to members: with the certificates in the Secrets of the cluster, or in plain text where a
+//! pod serves that alone.
 
 use std::fmt;
 use std::io;
@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use etcd_client::{Channel, Client, ConnectOptions};
 use etcd_operator_core::etcd_config::{CLIENT_PORT, PEER_PORT};
+use etcd_operator_core::form::member_config;
 use etcd_operator_core::names::Names;
 use etcd_operator_core::observed::Ordinal;
-use etcd_operator_core::tls::{AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY, Purpose};
+use etcd_operator_core::tls::{AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY, Purpose, Transport};
 use hyper_util::rt::TokioIo;
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{PodSpec, Secret};
 use testbed::stand_in::exchange;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -105,6 +106,21 @@ impl Member {
         Self { names: world::names(namespace), ordinal: Ordinal(ordinal), address }
     }
 
+    /// What its pod is made with; none if there is no pod.
+    pub fn transport(&self, recorder: &Recorder) -> Option<Transport> {
+        let pod = recorder.object("Pod", &self.names.pod(self.ordinal))?;
+        let spec: PodSpec = serde_json::from_value(pod["spec"].clone()).ok()?;
+        Some(member_config(&spec)?.transport)
+    }
+
+    /// How this Secret is used for it, if its port needs one.
+    pub fn identity(&self, recorder: &Recorder, purpose: Purpose) -> Identity {
+        let transport = self.transport(recorder).unwrap_or_default();
+        let is_peer = purpose.issuer() == Some(Purpose::PeerAuthority);
+        let tls = if is_peer { transport.peers.scheme().is_tls() } else { transport.clients.is_tls() };
+        if tls { Identity::of(recorder, purpose) } else { Identity::PLAIN_TEXT }
+    }
+
     /// A connection that nothing was sent over yet. etcd reports only then that it does not accept a certificate.
     pub async fn open(&self, port: u16, identity: &Identity, protocol: &[u8]) -> io::Result<Stream> {
         let server = match port {
@@ -123,7 +139,7 @@ impl Member {
 
     /// As an application.
     pub async fn client(&self, recorder: &Recorder) -> io::Result<Client> {
-        self.client_as(&Identity::of(recorder, Purpose::Client), None).await
+        self.client_as(&self.identity(recorder, Purpose::Client), None).await
     }
 
     pub async fn client_as(

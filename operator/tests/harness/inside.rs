@@ -15,7 +15,8 @@ pub const ONE_LEARNER: &str = "3.5.21";
 pub const TWO_LEARNERS: &str = "3.6.16";
 /// The newest patch of the first.
 const PATCHED: &str = "3.5.35";
-pub const VERSIONS: [&str; 3] = [ONE_LEARNER, PATCHED, TWO_LEARNERS];
+pub const NEWEST: &str = "3.7.3";
+pub const VERSIONS: [&str; 4] = [ONE_LEARNER, PATCHED, TWO_LEARNERS, NEWEST];
 
 pub fn is() -> bool {
     std::env::var_os(MARK).is_some()

@@ -20,6 +20,7 @@ mod scenario;
 mod stage;
 mod steps;
 mod sweep;
+mod switching;
 mod takeover;
 mod world;
 
@@ -61,10 +62,22 @@ fn trials() -> Vec<Trial> {
         trial("a_certificate_that_is_deleted_is_issued_again", certificates::deleted_leaf)
             .with_ignored_flag(true),
         trial("certificates_are_renewed_without_a_restart", certificates::renewal).with_ignored_flag(true),
+        trial("a_member_is_replaced_while_the_transport_changes", switching::replaced)
+            .with_ignored_flag(true),
         trial("a_watch_freezes", requests::freeze).with_ignored_flag(true),
         trial("every_edit_does_what_its_verdict_says", fields::every_edit_does_what_its_verdict_says)
             .with_ignored_flag(true),
     ];
+    for version in [inside::TWO_LEARNERS, inside::ONE_LEARNER, inside::NEWEST] {
+        let mut switched = |name: &str, test: fn(&'static str)| {
+            let name = format!("{name}_{}", version.replace('.', "_"));
+            trials
+                .push(trial(&name, move || test(version)).with_ignored_flag(version != inside::TWO_LEARNERS));
+        };
+        switched("the_transport_changes_while_clients_write", switching::there_and_back);
+        switched("a_switch_that_is_reverted_turns_around", switching::reverted);
+        switched("a_switch_survives_an_outage_of_all_members", switching::outage);
+    }
     for scenario in sweep::ALL {
         let mut swept = |what: &str, version: &'static str, test: fn(Scenario)| {
             let name = format!("{what} {} {version}", scenario.name);

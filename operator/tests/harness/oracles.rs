@@ -10,7 +10,7 @@ use serde_json::Value;
 use testbed::stand_in::get;
 use tokio::task::JoinSet;
 
-use crate::access::{Identity, Member};
+use crate::access::Member;
 use crate::recorder::Recorder;
 use crate::world::CLUSTER;
 
@@ -58,15 +58,18 @@ impl Oracles {
         self.tasks.spawn(write(self.namespace.clone(), recorder, findings));
     }
 
+    /// For how long the client could not write, at the longest; none without one.
+    pub fn longest_gap(&self) -> Option<Duration> {
+        lock(&self.findings).longest_gap()
+    }
+
     pub fn verdict(&self) -> Result<(), String> {
         let findings = lock(&self.findings);
         let long = |(what, time): (&String, &Duration)| {
             (*time > self.contradiction).then(|| format!("for {:.1} s: {what}", time.as_secs_f64()))
         };
         let mut wrong: Vec<String> = findings.longest.iter().filter_map(long).collect();
-        let gap =
-            findings.last_write.map_or(findings.write_gap, |last| findings.write_gap.max(last.elapsed()));
-        if gap > WRITE_GAP {
+        if let Some(gap) = findings.longest_gap().filter(|gap| *gap > WRITE_GAP) {
             wrong.push(format!("a client could not write for {:.1} s", gap.as_secs_f64()));
         }
         if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n")) }
@@ -81,6 +84,10 @@ impl Findings {
             let longest = self.longest.entry(what).or_default();
             *longest = time.max(*longest);
         }
+    }
+
+    fn longest_gap(&self) -> Option<Duration> {
+        self.last_write.map(|last| self.write_gap.max(last.elapsed()))
     }
 
     fn wrote(&mut self) {
@@ -105,12 +112,13 @@ async fn compare(namespace: String, recorder: Arc<Recorder>, findings: Arc<Mutex
 async fn contradictions(namespace: &str, recorder: &Recorder) -> BTreeSet<String> {
     let mut healthy = BTreeSet::new();
     let mut listed: Vec<Value> = Vec::new();
-    let peer = Identity::of(recorder, Purpose::Peer);
     for member in ORDINALS.map(|ordinal| Member::new(namespace, ordinal)) {
         // A linearizable read, as etcd itself makes it.
         if matches!(get((member.address, METRICS_PORT), "/health").await, Ok((200, _))) {
             healthy.insert(format!("{CLUSTER}-{}", member.ordinal));
-            if let Ok((_, body)) = member.get(PEER_PORT, &peer, "/members").await {
+            if let Ok((_, body)) =
+                member.get(PEER_PORT, &member.identity(recorder, Purpose::Peer), "/members").await
+            {
                 listed = serde_json::from_str(&body).unwrap_or(listed);
             }
         }

@@ -56,6 +56,12 @@ impl Stage {
         self.clusters.patch(CLUSTER, &PatchParams::default(), &change).await
     }
 
+    /// Without a value, the annotation is removed.
+    pub async fn annotate(&self, name: &str, value: Option<&str>) {
+        let change = Patch::Merge(json!({"metadata": {"annotations": {name: value}}}));
+        self.clusters.patch(CLUSTER, &PatchParams::default(), &change).await.expect("it is accepted");
+    }
+
     pub async fn until(&self, what: &str, holds: impl Fn(&Recorder) -> bool) {
         self.until_within(LIMIT, what, holds).await;
     }
@@ -87,6 +93,9 @@ impl Stage {
     }
 
     pub async fn end(self) {
+        if let Some(gap) = self.oracles.longest_gap() {
+            println!("the longest time without a write: {:.3} s", gap.as_secs_f64());
+        }
         let verdict = self.oracles.verdict();
         drop(self.operator);
         clean_up(self.world, &self.namespace).await;

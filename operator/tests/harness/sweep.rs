@@ -105,8 +105,24 @@ pub const ROTATE: Scenario = Scenario {
     ..Scenario::new("rotate 3", &[Step::Size(3), Step::Rotate("first")])
 };
 /// As all clusters of earlier versions.
-const PLAIN: Scenario =
-    Scenario { name: "scale 1, 3, 1 in plain text", tls: r#"{"enabled": false}"#, ..SCALE };
+const PLAIN_TEXT: &str = r#"{"enabled": false}"#;
+const PLAIN: Scenario = Scenario { name: "scale 1, 3, 1 in plain text", tls: PLAIN_TEXT, ..SCALE };
+/// From plain text to TLS, with plain clients until they are refused, and back.
+pub const SWITCH: Scenario = Scenario {
+    setup: 1,
+    keeps_serving: true,
+    tls: PLAIN_TEXT,
+    limit: Duration::from_secs(240),
+    ..Scenario::new(
+        "switch 3",
+        &[
+            Step::Size(3),
+            Step::Edit(r#"{"security": {"tls": {"enabled": true}}}"#),
+            Step::Edit(r#"{"security": {"tls": {"plainClients": "Refuse"}}}"#),
+            Step::Edit(r#"{"security": {"tls": {"enabled": false, "plainClients": null}}}"#),
+        ],
+    )
+};
 const GROWN: Volumes = Volumes { size: "20Gi", class: "standard" };
 const MOVED: Volumes = Volumes { size: "10Gi", class: "standard-retain" };
 /// No member restarts, and the StatefulSet is created again.
@@ -124,7 +140,7 @@ pub const MOVE: Scenario = Scenario {
         &[Step::Size(3), Step::Volumes(r#"{"storage": {"storageClassName": "standard-retain"}}"#, MOVED)],
     )
 };
-pub const ALL: [Scenario; 18] = [
+pub const ALL: [Scenario; 19] = [
     CREATE,
     SCALE,
     PLAIN,
@@ -143,6 +159,7 @@ pub const ALL: [Scenario; 18] = [
     CRASH,
     GROW,
     MOVE,
+    SWITCH,
 ];
 
 const VARIANTS: [(&str, Fault); 4] = [

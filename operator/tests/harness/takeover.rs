@@ -9,6 +9,7 @@ use etcd_operator_core::agent::Protocol;
 use etcd_operator_core::api::EtcdCluster;
 use etcd_operator_core::form::KEY;
 use etcd_operator_core::names::{AGENT_ANNOTATION, FORM_ANNOTATION, RENDERING_ANNOTATION, condition, reason};
+use etcd_operator_core::tls::{ClientPort, PeerPort, Transport};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::{DeleteParams, ListParams, PostParams, PropagationPolicy};
@@ -19,9 +20,11 @@ use crate::inside;
 use crate::recorder::Recorder;
 use crate::stage::Stage;
 use crate::steps::Until;
+use crate::switching;
 use crate::world::{CLUSTER, world};
 
 const SIZE: u8 = 3;
+const APPLY_ANNOTATION: &str = "etcd.etcd.io/apply";
 /// With placeholders for what differs between two clusters.
 const PREVIOUS: &str = include_str!("../../../core/tests/previous/stateful-set.json");
 /// The tag of the agent's image in it.
@@ -63,8 +66,26 @@ async fn run() {
     assert!(before.iter().all(|(name, pod)| after[name] != *pod), "every pod restarts: {before:?} {after:?}");
     assert_eq!(agents(&recorder), ["dev"; SIZE as usize]);
     stays_in_plain_text(&recorder);
+    stage.annotate(APPLY_ANNOTATION, Some("security.tls")).await;
+    let target = Transport { clients: ClientPort::Both, peers: PeerPort::Https };
+    stage
+        .until_within(switching::LIMIT, "switched", |it| switching::is_done(it, &stage.namespace, target))
+        .await;
+    applied_again(&stage).await;
     stage.delete().await;
     stage.end().await;
+}
+
+/// As by a tool that applies the same manifest again, with and without the annotation.
+async fn applied_again(stage: &Stage) {
+    let before = stage.recorder.members();
+    for value in [None, Some("security.tls")] {
+        stage.annotate(APPLY_ANNOTATION, value).await;
+        stage.edit(&json!({"paused": false})).await.expect("it is accepted");
+        stage.until("applied again", |it| Until::Ready(SIZE).holds(it)).await;
+    }
+    assert_eq!(stage.recorder.members(), before, "no pod restarts");
+    assert_eq!(recorded(&stage.recorder)["tls"], "inForce");
 }
 
 /// Although the spec asks for TLS, by default. All connections of the harness are in plain text, too: there are no Secrets.

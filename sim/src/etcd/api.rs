@@ -3,6 +3,7 @@
 use etcd_operator_core::member::MemberProgress;
 use etcd_operator_core::observed::{MemberId, Ordinal};
 use etcd_operator_core::quorum::quorum;
+use etcd_operator_core::tls::{Scheme, Schemes};
 
 use super::consensus::{self, Network, Servers, Truth};
 use super::election;
@@ -77,7 +78,7 @@ pub fn linearizable_revision(servers: &Servers, network: &Network, ordinal: Ordi
 }
 
 impl Call<'_> {
-    pub fn add_learner(&mut self, via: Ordinal, ordinal: Ordinal) -> Result<MemberId, Error> {
+    pub fn add_learner(&mut self, via: Ordinal, ordinal: Ordinal, scheme: Scheme) -> Result<MemberId, Error> {
         let receiver = self.receiver(via)?;
         let id = added_id(receiver.data.cluster, ordinal, self.now);
         let needed = receiver.release.connected_for_addition(receiver.applied.voters().count());
@@ -85,7 +86,7 @@ impl Call<'_> {
             return Err(Error::UnhealthyCluster);
         }
         let at = self.leader(via).ok_or(Error::Timeout)?;
-        self.propose(at, Change::AddLearner(id, ordinal)).map(|()| id)
+        self.propose(at, Change::AddLearner(id, ordinal, scheme)).map(|()| id)
     }
 
     /// The only call that is carried to the leader before anything is checked.
@@ -107,6 +108,13 @@ impl Call<'_> {
             return Err(Error::NotEnoughStartedMembers);
         }
         self.propose(at, Change::Promote(member))
+    }
+
+    /// Nothing but that there is such a member is checked.
+    pub fn update(&mut self, via: Ordinal, member: MemberId, schemes: Schemes) -> Result<(), Error> {
+        self.receiver(via)?;
+        let at = self.leader(via).ok_or(Error::Timeout)?;
+        self.propose(at, Change::Update(member, schemes))
     }
 
     pub fn remove(&mut self, via: Ordinal, member: MemberId) -> Result<(), Error> {
@@ -197,20 +205,25 @@ impl Applied {
     /// What etcd checks when it applies a change of membership.
     fn allows(&self, change: &Change, release: Release) -> Result<(), Error> {
         match change {
-            Change::AddLearner(id, _) if self.removed.contains(id) => Err(Error::NotFound),
-            Change::AddLearner(id, _) if self.members.contains_key(id) => Err(Error::MemberExists),
-            Change::AddLearner(_, ordinal) if self.members.values().any(|peer| peer.ordinal == *ordinal) => {
+            Change::AddLearner(id, ..) if self.removed.contains(id) => Err(Error::NotFound),
+            Change::AddLearner(id, ..) if self.members.contains_key(id) => Err(Error::MemberExists),
+            Change::AddLearner(_, ordinal, _)
+                if self.members.values().any(|peer| peer.ordinal == *ordinal) =>
+            {
                 Err(Error::PeerUrlExists)
             }
             Change::AddLearner(..) => {
                 let learners = self.members.values().filter(|peer| peer.learner).count();
                 if learners < release.max_learners() { Ok(()) } else { Err(Error::TooManyLearners) }
             }
-            Change::Promote(id) | Change::Remove(id) if !self.members.contains_key(id) => {
+            Change::Promote(id) | Change::Remove(id) | Change::Update(id, _)
+                if !self.members.contains_key(id) =>
+            {
                 Err(Error::NotFound)
             }
             Change::Promote(id) if self.is_voter(*id) => Err(Error::NotLearner),
             Change::Promote(_)
+            | Change::Update(..)
             | Change::Remove(_)
             | Change::Nothing
             | Change::Write(_)

@@ -160,7 +160,7 @@ impl Kube {
             node,
             volume,
             order: self.objects.order,
-            mounted: template.transport.is_plain().then(Authorities::default),
+            mounted: template.form.transport.is_plain().then(Authorities::default),
             trusts: Authorities::default(),
             starts: now + random.between(1, 15),
             published_from: now + random.between(0, 10),

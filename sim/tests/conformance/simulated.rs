@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use etcd_operator_core::observed::{MemberId, Ordinal};
+use etcd_operator_core::tls::Scheme;
 use etcd_operator_sim::etcd::api::{self, Error, linearizable_revision};
 use etcd_operator_sim::etcd::consensus::{self, Network, Servers, Truth};
 use etcd_operator_sim::etcd::{self, Change, Data, Exit, Release, Server, Tick};
@@ -79,7 +80,7 @@ impl Cluster for Simulated {
         let data = self.volumes.get(&at).cloned().unwrap_or_else(|| {
             let id = self.id(ordinal);
             if etcd::founding_id(ORDER, at) == id && ordinal < self.founders {
-                etcd::found(ORDER, self.founders, at)
+                etcd::found(ORDER, self.founders, at, Scheme::Http)
             } else {
                 etcd::join(etcd::cluster_id(ORDER), id)
             }
@@ -115,7 +116,7 @@ impl Cluster for Simulated {
         let mut etcd = api::Call { servers, network: &network, truth, now: *now, strict: true };
         match request {
             Request::AddLearner(new) => {
-                let added = etcd.add_learner(at, Ordinal(new))?;
+                let added = etcd.add_learner(at, Ordinal(new), Scheme::Http)?;
                 self.ids.insert(Ordinal(new), added);
                 Ok(())
             }

@@ -76,9 +76,7 @@ fn intent(spec: EtcdClusterSpec) -> Intent {
 /// The intent before an edit, and that of the cluster that runs then.
 fn intents(field: &str) -> (Intent, Intent) {
     let (before, after) = edited(field);
-    let before = intent(before);
-    let transport = before.form.transport;
-    (before, intent(after).with_transport(Some(transport)))
+    (intent(before), intent(after))
 }
 
 fn with(verdict: Verdict) -> impl Iterator<Item = &'static str> {

@@ -76,7 +76,7 @@ async fn add_learner(context: &Context, cluster: &Operated) -> Result<()> {
     wait::present(cluster.api::<StatefulSet>(), NAME, "a second pod is there", LIMIT, has_address).await?;
     wait::until("the second pod has an address", LIMIT, async || Ok(cluster.members().await?.len() == 2))
         .await?;
-    let url = cluster.names().peer_url(cluster.transport().await?.peers, Ordinal(1));
+    let url = cluster.names().peer_url(cluster.transport().await?.peers.scheme(), Ordinal(1));
     let add = ["exec", "kv-0", "-c", "etcd", "--", "etcdctl", "member", "add", "kv-1", "--learner"];
     let url = format!("--peer-urls={url}");
     kubectl.run(&[&within[..], &add, &[&url]].concat()).await.map(drop)

@@ -16,7 +16,6 @@ use crate::etcd::{Member, PEER_PORT};
 use crate::install;
 use crate::operated::{Operated, Promised};
 use crate::runner::Context;
-use crate::suite::LIMIT;
 use crate::suite::lifecycle::{born, judged, scaled as scaled_to};
 use crate::workspace;
 
@@ -36,7 +35,6 @@ pub async fn by_default(context: &Context) -> Result<()> {
     judged(context, history).await
 }
 
-/// And it stays in plain text when the spec asks for TLS later.
 pub async fn switched_off(context: &Context) -> Result<()> {
     context.operator().await?;
     let file = workspace::root().join(PLAIN_TEXT).display().to_string();
@@ -47,18 +45,6 @@ pub async fn switched_off(context: &Context) -> Result<()> {
     as_asked_for(context, &cluster).await?;
     ensure!(tls_ready(&cluster.object().await?).is_none(), "a condition about TLS without TLS");
 
-    let before = pods(&cluster).await?;
-    cluster.edit(json!({"spec": {"security": {"tls": {"enabled": true}}}})).await?;
-    let reported = |it: &EtcdCluster| {
-        tls_ready(it).is_some_and(|it| it.status == "False" && it.reason == reason::TLS_NOT_IN_EFFECT)
-    };
-    let seen = cluster.wait_for("the status reports that TLS is not in effect", reported).await?;
-    context.step(tls_ready(&seen).context("it was just seen")?.message.clone());
-    history.goes_on(LIMIT).await?;
-    ensure!(pods(&cluster).await? == before, "an edit of security.tls restarted members");
-    cluster.edit(json!({"spec": {"security": {"tls": {"enabled": false}}}})).await?;
-    cluster.wait_for("nothing is reported any more", |it| tls_ready(it).is_none()).await?;
-    cluster.agrees(&Promised::members(3)).await?;
     judged(context, history).await
 }
 
@@ -84,6 +70,7 @@ pub async fn scaled(context: &Context) -> Result<()> {
 pub(super) async fn as_asked_for(context: &Context, cluster: &Operated) -> Result<()> {
     cluster.agrees(&Promised::members(3)).await?;
     let Transport { clients, peers } = cluster.transport().await?;
+    let (clients, peers) = (clients.scheme(), peers.scheme());
     for member in cluster.members().await? {
         member.status().await?;
         match clients {
@@ -130,7 +117,12 @@ async fn peers_need_a_certificate(cluster: &Operated, port: SocketAddr, clients:
 }
 
 /// As users type it, whatever the transport is.
-async fn etcdctl_works(context: &Context, cluster: &Operated, pod: &str, clients: Scheme) -> Result<()> {
+pub(super) async fn etcdctl_works(
+    context: &Context,
+    cluster: &Operated,
+    pod: &str,
+    clients: Scheme,
+) -> Result<()> {
     let etcdctl = ["exec", "--namespace", &cluster.namespace, pod, "-c", "etcd", "--", "etcdctl"];
     let listed = context.kubectl().run(&[&etcdctl[..], &["member", "list"]].concat()).await?;
     let there = |name: &&String| listed.contains(&format!("started, {name}, "));
@@ -156,7 +148,7 @@ async fn no_key_is_shown(context: &Context, cluster: &Operated) -> Result<()> {
     Ok(())
 }
 
-fn tls_ready(cluster: &EtcdCluster) -> Option<&Condition> {
+pub(super) fn tls_ready(cluster: &EtcdCluster) -> Option<&Condition> {
     let conditions = &cluster.status.as_ref()?.conditions;
     conditions.iter().find(|it| it.type_ == condition::TLS_READY)
 }

@@ -245,7 +245,7 @@ impl Newcomers {
 #[cfg(test)]
 mod tests {
     use etcd_operator_core::names::Names;
-    use etcd_operator_core::tls::{AUTHORITY_KEY, Scheme, Transport, read};
+    use etcd_operator_core::tls::{AUTHORITY_KEY, Transport, read};
     use rcgen::{BasicConstraints, IsCa};
 
     use super::*;
@@ -259,7 +259,7 @@ mod tests {
         let trusted = authority.self_signed(&signing).expect("a certificate").pem();
         let issuer = Issuer::from_ca_cert_pem(&trusted, signing).expect("an authority");
         let names = Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() };
-        let transport = Transport { clients: Scheme::Https, peers: Scheme::Https };
+        let transport = Transport::TLS;
         for (purpose, profile) in profiles(&names, transport).iter().filter(|(it, _)| LEAFS.contains(it)) {
             let (key, expires) = (KeyPair::generate().expect("a key"), SystemTime::now() + LIFETIME);
             let leaf = parameters(profile, expires).expect("names").signed_by(&key, &issuer).expect("signed");
