@@ -11,15 +11,16 @@ use etcd_operator_core::observed::Ordinal;
 use etcd_operator_core::request::{self, Change, MemberChange, Object, OnlyIf, Request, Write};
 use etcd_operator_core::round::Outcome;
 use etcd_operator_core::status::Trouble;
-use etcd_operator_core::tls::Transport;
+use etcd_operator_core::tls::{Purpose, Transport};
 
 use crate::auth;
 use crate::etcd::api::{self, Call};
 use crate::form::Form;
+use crate::gift::Gift;
 use crate::kube::{Objects, Order, Pod, Record, Set, SetSpec, Template};
 use crate::observe::NODE;
 use crate::rolling;
-use crate::secrets::Authorities;
+use crate::secrets::{Authorities, Secret};
 use crate::volumes::Volumes;
 use crate::watch;
 use crate::world::World;
@@ -41,6 +42,9 @@ pub struct Wanted {
     pub template: Option<Template>,
     pub transport: Transport,
     pub authorities: Authorities,
+    /// Of the client port.
+    pub server: Option<Secret>,
+    pub gift: Option<Gift>,
     /// Of etcd's root.
     pub root_password: Option<u64>,
     /// It arrives long after it was sent.
@@ -64,6 +68,8 @@ impl Wanted {
             template: read.set.map(|set| set.spec.template),
             transport: read.transport_or_asked(),
             authorities: Authorities::of(&read.secrets),
+            server: read.secrets.get(&Purpose::Server).copied(),
+            gift: cluster.gift,
             root_password: cluster.goal.auth.root_password_secret().and(cluster.root_password),
             late: false,
             adopts: adopts.and_then(|former| former.strip_prefix("cluster-")?.parse().ok()),

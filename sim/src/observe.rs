@@ -13,6 +13,7 @@ use etcd_operator_core::round::Memory;
 use jiff::Timestamp;
 
 use crate::etcd::Tick;
+use crate::gift::Gift;
 use crate::kube::{self, Objects};
 use crate::secrets;
 use crate::world::World;
@@ -39,7 +40,7 @@ pub fn observe(
     let cluster = objects.cluster.as_ref()?;
     let (form, volumes) = (Some(cluster.form.wanted()), Some(cluster.volumes.form()));
     let transport = objects.transport();
-    let certificates = secrets::profiles(transport.unwrap_or(cluster.tls), world.lifetime);
+    let certificates = secrets::profiles(transport.unwrap_or(cluster.tls), world.lifetime, cluster.gift);
     let goal = Goal { form, volumes, certificates, lowest_agent: world.agent, ..cluster.goal.clone() };
     let set = objects.set.filter(|set| set.spec.template.cluster == cluster.uid);
     let version = |object| Some(objects.identity(object)?.1);
@@ -85,6 +86,7 @@ pub fn observe(
         preflights: own_preflights(objects, cluster.uid),
         claims: objects.claims.iter().map(|(&ordinal, claim)| (ordinal, see_claim(claim, set))).collect(),
         secrets: objects.secrets.iter().map(|(&purpose, it)| (purpose, it.seen())).collect(),
+        given: cluster.gift.map(Gift::seen),
         transport,
         etcd: ask(world, objects, ago, sight),
         auth: None,
