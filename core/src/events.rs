@@ -10,7 +10,7 @@ use crate::names::{Names, condition, event, reason};
 use crate::observed::{Observed, Ordinal};
 use crate::plan::{Action, Terms};
 use crate::status::find;
-use crate::tls::{Cause, Stage};
+use crate::tls::{Cause, Copy, Purpose, Stage};
 
 /// The API server takes notes of up to 1024 bytes.
 const LONGEST_NOTE: usize = 1000;
@@ -56,10 +56,19 @@ pub fn of_action(action: &Action, goal: &Goal, names: &Names, seen: &Observed) -
         | Action::DeletePreflight { .. }
         | Action::Accept(_)
         // All of them belong to the creation of a cluster.
-        | Action::IssueCertificate { purpose: _, cause: Cause::Missing } => return None,
+        | Action::IssueCertificate { purpose: _, cause: Cause::Missing }
+        | Action::CopyCertificate { copy: Copy::First | Copy::Held } => return None,
+        Action::RotateAuthority { purpose: _, stage: Stage::Accept } if seen.cluster.formed.is_none() => return None,
         Action::IssueCertificate { purpose, cause } => {
             let note = format!("issued the certificate in Secret {}: {}", names.secret(*purpose), cause.words());
             Event::normal(event::CERTIFICATE_ISSUED, "IssueCertificate", note)
+        }
+        Action::CopyCertificate { copy: Copy::Given } => {
+            let server = goal.certificates.get(&Purpose::Server);
+            let (from, _) = server.and_then(|it| it.source.secrets()).unwrap_or_default();
+            let to = names.secret(Purpose::Server);
+            let note = format!("copied the certificate in Secret {from} into Secret {to}");
+            Event::normal(event::CERTIFICATE_COPIED, "CopyCertificate", note)
         }
         Action::RotateAuthority { purpose, stage } => {
             let secret = names.secret(*purpose);
@@ -67,6 +76,7 @@ pub fn of_action(action: &Action, goal: &Goal, names: &Names, seen: &Observed) -
                 Stage::Introduce => format!("created the next authority in Secret {secret}: members restart to trust it"),
                 Stage::Promote => format!("the next authority in Secret {secret} signs from now on"),
                 Stage::Withdraw => format!("withdrew the previous authority from Secret {secret}: members restart"),
+                Stage::Accept => format!("updated the authorities of the user in Secret {secret}: members restart for that"),
             };
             Event::normal(event::AUTHORITY_ROTATED, "RotateAuthority", note)
         }

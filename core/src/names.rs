@@ -42,6 +42,8 @@ pub const CLIENT_LABEL: &str = "etcd.etcd.io/client-of";
 pub const BACKUP_LABEL: &str = "etcd.etcd.io/backup-of";
 /// On preflight pods: the digest of what they try.
 pub const PROOF_ANNOTATION: &str = "etcd.etcd.io/proof";
+/// On the Secret of the client port: when the operator wrote it with a certificate that a user has issued.
+pub const COPIED_ANNOTATION: &str = "etcd.etcd.io/copied-at";
 /// The volume of a pod, and the beginning of its claim's name.
 pub const DATA_VOLUME: &str = "data";
 

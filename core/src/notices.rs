@@ -5,7 +5,7 @@ use crate::asked::ROTATE_CA;
 use crate::intent::{self, Intent};
 use crate::names::{ANNOTATION_OF, reason};
 use crate::rules::options::LOG_BYTES;
-use crate::tls::{ClientPort, Switch};
+use crate::tls::{ClientPort, Source, Switch, Transport};
 use crate::version::{CRASH_SAFE, Version};
 
 /// etcd's own limit for its database when none is set.
@@ -71,15 +71,18 @@ pub fn notices(cluster: &EtcdCluster, intent: &Intent) -> Vec<Notice> {
 
 fn other_certificates(cluster: &EtcdCluster) -> Vec<Notice> {
     let tls = &cluster.spec.security.tls;
-    let own = "no effect: this version of the operator uses only certificates that it issues itself";
+    let (clients, is_given) = (Transport::asked_for(tls).clients.is_tls(), !Source::of(tls).is_operator());
+    let issued = "no effect: the operator issues every certificate that certificateSecret does not give";
+    let alone = "no effect without certificateSecret: name the Secret with your certificate there";
+    let plain = "no effect: it is for the client port, and clients connect in plain text";
     [
-        ("spec.security.tls.certificateSecret", tls.certificate_secret.is_some()),
-        ("spec.security.tls.caSecret", tls.ca_secret.is_some()),
-        ("spec.security.tls.autoTLS", !tls.auto_tls),
+        ("spec.security.tls.certificateSecret", is_given && !clients, plain),
+        ("spec.security.tls.caSecret", tls.ca_secret.is_some() && !is_given, alone),
+        ("spec.security.tls.autoTLS", !tls.auto_tls, issued),
     ]
     .into_iter()
-    .filter(|(_, is_there)| tls.enabled && *is_there)
-    .map(|(field, _)| Notice { kind: Kind::NoEffect, field, message: own.into() })
+    .filter(|(_, is_there, _)| tls.enabled && *is_there)
+    .map(|(field, _, message)| Notice { kind: Kind::NoEffect, field, message: message.into() })
     .collect()
 }
 
@@ -231,11 +234,14 @@ mod tests {
     }
 
     #[test]
-    fn certificates_of_other_sources_are_not_used_yet() {
+    fn where_certificates_come_from_is_mentioned_if_it_has_no_effect() {
         let tls = |tls: serde_json::Value| told(json!({"security": {"tls": tls}}));
         assert_eq!(tls(json!({})), []);
         let no_effect = |field| vec![(Kind::NoEffect, field)];
-        assert_eq!(tls(json!({"certificateSecret": "s"})), no_effect("spec.security.tls.certificateSecret"));
+        assert_eq!(tls(json!({"certificateSecret": "s"})), []);
+        assert_eq!(tls(json!({"certificateSecret": "s", "caSecret": "ca"})), []);
+        let plain = json!({"certificateSecret": "s", "clientTLSEnabled": false});
+        assert_eq!(tls(plain), no_effect("spec.security.tls.certificateSecret"));
         assert_eq!(tls(json!({"caSecret": "s"})), no_effect("spec.security.tls.caSecret"));
         assert_eq!(tls(json!({"autoTLS": false})), no_effect("spec.security.tls.autoTLS"));
         assert_eq!(tls(json!({"enabled": false, "caSecret": "s"})), []);

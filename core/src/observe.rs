@@ -29,7 +29,7 @@ use crate::auth::{self, RootPassword};
 use crate::decide::{Goal, OnStop};
 use crate::form::{Digest, Form, Record, adopts, member_config};
 use crate::intent;
-use crate::names::{CLUSTER_UID_LABEL, FINALIZER, MEMBER_ID_LABEL, Names};
+use crate::names::{CLUSTER_UID_LABEL, COPIED_ANNOTATION, FINALIZER, MEMBER_ID_LABEL, Names};
 use crate::observed::{
     self, Claim, Cluster, ClusterId, FormRecord, Formed, Handshake, MemberId, Observed, Order, Ordinal,
     Owner, Resize, Seen, Set, Taken, Unread, Versions, VolumeForm,
@@ -54,6 +54,8 @@ pub struct Objects {
     pub claims: BTreeMap<Ordinal, Arc<PersistentVolumeClaim>>,
     /// With private keys, which nothing in here reads.
     pub secrets: BTreeMap<Purpose, Arc<Secret>>,
+    /// What a user gives for the client port; none if the operator issues that certificate.
+    pub given: Option<GivenSecrets>,
     /// The user's own, with the password of etcd's root.
     pub root_password: Option<Arc<Secret>>,
     pub listed: Listed,
@@ -63,6 +65,22 @@ pub struct Objects {
     pub taken: BTreeSet<Taken>,
     /// All that there are; they belong to no cluster.
     pub nodes: Seen<Vec<Arc<Node>>, Unread>,
+}
+
+/// The Secrets of a user with a certificate and its authorities. One Secret can have both.
+#[derive(Clone)]
+pub struct GivenSecrets {
+    pub certificate: Option<Arc<Secret>>,
+    pub authorities: Option<Arc<Secret>>,
+    pub verified: tls::Verified,
+}
+
+impl GivenSecrets {
+    fn read(&self, names: &Names) -> tls::Given {
+        let is_ours = |name: &str| Purpose::ALL.into_iter().any(|it| names.secret(it) == name);
+        let Self { certificate, authorities, verified } = self;
+        tls::Given::read(certificate.as_deref(), authorities.as_deref(), verified.clone(), is_ours)
+    }
 }
 
 pub type Pods = BTreeMap<Ordinal, Arc<Pod>>;
@@ -307,6 +325,7 @@ pub fn observe(
         preflights: objects.preflights.iter().map(|(&it, pod)| (it, preflight::of(pod, now))).collect(),
         claims: objects.claims.iter().map(|(&ordinal, it)| (ordinal, claim(it, set))).collect(),
         secrets: objects.secrets.iter().map(|(&purpose, it)| (purpose, secret(it))).collect(),
+        given: objects.given.as_ref().map(|it| it.read(names)),
         transport: objects.transport(),
         etcd: etcd(replies),
         auth: None,
@@ -466,7 +485,10 @@ fn secret(secret: &Secret) -> observed::Secret {
         Ok(certificate) => Seen::Known(certificate),
         Err(flaw) => Seen::Unknown(flaw),
     };
-    observed::Secret { uid: uid(secret), certificate, next: tls::read_next(secret.data.as_ref()) }
+    let copied = secret.annotations().get(COPIED_ANNOTATION).and_then(|at| at.parse().ok());
+    let data = secret.data.as_ref();
+    let (next, given) = (tls::read_next(data), tls::read_given(data));
+    observed::Secret { uid: uid(secret), certificate, next, given, copied }
 }
 
 fn volume_form(set: &StatefulSet) -> Option<VolumeForm> {

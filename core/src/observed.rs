@@ -13,7 +13,7 @@ use crate::auth::{Auth, RootPassword};
 use crate::form::Digest;
 use crate::member::MemberProgress;
 use crate::request::Object;
-use crate::tls::{Authority, Certificate, Flaw, Purpose, Schemes, Section, Transport};
+use crate::tls::{Authority, Certificate, Flaw, Given, Purpose, Schemes, Section, Transport};
 use crate::version::Version;
 use crate::version::downgrade::Downgrade;
 pub use nodes::{Node, Nodes, Unread};
@@ -113,6 +113,9 @@ pub struct Observed {
     pub claims: BTreeMap<Ordinal, Claim>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub secrets: BTreeMap<Purpose, Secret>,
+    /// The certificate that a user gives for the client port; none if the operator issues it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub given: Option<Given>,
     /// What all pods were made with last; none before there is anything to make them from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transport: Option<Transport>,
@@ -426,6 +429,19 @@ pub struct Secret {
     /// Of the Secret of an authority: its successor, until that signs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<Authority>,
+    /// Of the Secret of an authority: those of a user that are trusted beside it.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub given: BTreeSet<Authority>,
+    /// When the operator wrote it, if it did not issue the certificate but copied that of a user.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copied: Option<Timestamp>,
+}
+
+impl Secret {
+    /// When it was written.
+    pub fn written(&self) -> Option<Timestamp> {
+        self.copied.or_else(|| Some(self.certificate.known()?.issued()))
+    }
 }
 
 /// What the storage reports while a volume has another size than its claim asks for.
@@ -567,6 +583,7 @@ impl Observed {
             preflights: BTreeMap::new(),
             claims: BTreeMap::new(),
             secrets: BTreeMap::new(),
+            given: None,
             transport: None,
             etcd: Etcd { answers: BTreeMap::new(), members, via: None, silent_since: BTreeMap::new() },
             auth: None,

@@ -18,7 +18,7 @@ use crate::decide::Reason;
 use crate::form::Digest;
 use crate::observed::{ClusterId, Exit, MemberId, Observed, Ordinal, Unanswered};
 use crate::request::Object;
-use crate::tls::{Cause, Purpose, Schemes, Section, Stage, Tally};
+use crate::tls::{Cause, Copy, Purpose, Schemes, Section, Stage, Tally};
 use crate::version::{Version, path};
 
 /// What to do now, in this order; what is awaited; what is refused.
@@ -42,6 +42,10 @@ pub enum Action {
     IssueCertificate {
         purpose: Purpose,
         cause: Cause,
+    },
+    /// Writes the Secret of the client port with a certificate that a user has issued.
+    CopyCertificate {
+        copy: Copy,
     },
     /// Writes the Secret of an authority, which gives way to its successor.
     RotateAuthority {
@@ -182,6 +186,7 @@ impl Action {
             Self::AddFinalizer
             | Self::RecordFormed { .. }
             | Self::IssueCertificate { .. }
+            | Self::CopyCertificate { copy: Copy::First | Copy::Held }
             | Self::LabelClaim { .. }
             | Self::CreatePreflight { .. }
             | Self::DeletePreflight { .. } => Nature::Harmless,
@@ -200,6 +205,7 @@ impl Action {
             | Self::UpdatePeerUrls { .. }
             | Self::SetTemplate { .. }
             | Self::RotateAuthority { .. }
+            | Self::CopyCertificate { copy: Copy::Given }
             | Self::Accept(_)
             | Self::ChangeAuth { .. }
             | Self::AddLearner { .. } => Nature::Confirmed,
@@ -230,6 +236,14 @@ impl Action {
         )
     }
 
+    /// The Secret with certificates that it writes, if any.
+    pub fn writes_secret(&self) -> Option<Purpose> {
+        if let Self::IssueCertificate { purpose, .. } | Self::RotateAuthority { purpose, .. } = self {
+            return Some(*purpose);
+        }
+        matches!(self, Self::CopyCertificate { .. }).then_some(Purpose::Server)
+    }
+
     pub fn sets_root_password(&self) -> bool {
         matches!(self, Self::ChangeAuth { step: auth::Step::SetRootPassword, .. })
     }
@@ -251,6 +265,7 @@ impl Action {
             Object::Preflight(taken) => {
                 matches!(self, Self::CreatePreflight { ordinal, node: _ } if *ordinal == taken)
             }
+            Object::Secret(Purpose::Server) if matches!(self, Self::CopyCertificate { .. }) => true,
             Object::Secret(taken) => {
                 matches!(self, Self::IssueCertificate { purpose, cause: _ } if *purpose == taken)
             }
@@ -451,6 +466,10 @@ pub enum Refusal {
     },
     LastVoter {
         member: MemberId,
+    },
+    /// No pod starts without the certificate that a user has to give, and what the user gives cannot be used, in words.
+    NoCertificateGiven {
+        problems: Vec<String>,
     },
     /// All data of a formed cluster is gone; a new one is never started in its place.
     DataLost,

@@ -22,7 +22,7 @@ use crate::form::Digest;
 use crate::names::Names;
 use crate::observed::{ClusterId, MemberId, Observed, Ordinal};
 use crate::plan::Action;
-use crate::tls::{Purpose, Scheme, Schemes, Section, Stage};
+use crate::tls::{Copy, Purpose, Scheme, Schemes, Section, Stage};
 use crate::version::Version;
 pub use http::{Target, http};
 
@@ -106,6 +106,8 @@ pub enum Change {
     RecordTls(Section),
     /// A new certificate for this.
     Issue(Purpose),
+    /// The certificate of the client port that a user has issued, at this time.
+    Copy(Copy, Timestamp),
     /// A step from an authority to its successor.
     Rotate(Purpose, Stage),
     /// A pod that tries the wanted form on this node.
@@ -184,6 +186,15 @@ pub fn request(action: &Action, seen: &Observed, turn: usize) -> Option<Request>
             match seen.secrets.get(&purpose) {
                 None => write(object, OnlyIf::Absent, change),
                 Some(secret) => unchanged(object, &secret.uid, versions.secrets.get(&purpose), change),
+            }
+        }
+        Action::CopyCertificate { copy } => {
+            let (object, change) = (Object::Secret(Purpose::Server), Change::Copy(copy, seen.now));
+            match seen.secrets.get(&Purpose::Server) {
+                None => write(object, OnlyIf::Absent, change),
+                Some(secret) => {
+                    unchanged(object, &secret.uid, versions.secrets.get(&Purpose::Server), change)
+                }
             }
         }
         Action::RotateAuthority { purpose, stage } => {

@@ -5,6 +5,7 @@
 
 mod certificate;
 mod expiry;
+mod given;
 mod judgement;
 mod profile;
 mod switch;
@@ -18,10 +19,14 @@ use crate::api;
 use crate::etcd_config::{CLIENT_PORT, PEER_PORT};
 
 pub use crate::api::KeyAlgorithm;
-pub use certificate::{Authority, Certificate, Flaw, fingerprint, read, read_next, subject};
+pub use certificate::{
+    Authority, Certificate, Content, Flaw, fingerprint, read, read_given, read_next, subject,
+};
 pub(crate) use expiry::is_urgent;
 pub use expiry::{Expiring, Urgency, expiring};
-pub use judgement::{Cause, State, judge, next_renewal};
+pub(crate) use given::wanted_authorities;
+pub use given::{Chain, Given, Key, Lack, Leaf, Problem, Root, Source, Verified, problems, read_leaf};
+pub use judgement::{Cause, Copy, State, States, judge, next_renewal};
 pub use profile::{Profile, Profiles, Usage, chosen_profiles, profiles};
 pub use switch::{Section, Switch, wanted_schemes};
 pub(crate) use trust::Rotation;
@@ -36,6 +41,8 @@ pub const AUTHORITY_KEY: &str = "ca.crt";
 /// The successor of an authority, until it signs: only in the Secret of an authority.
 pub const NEXT_CERTIFICATE_KEY: &str = "next.crt";
 pub const NEXT_PRIVATE_KEY: &str = "next.key";
+/// The authorities that a user gives for the certificate of the client port: only in the Secret of the authority of clients.
+pub const GIVEN_AUTHORITIES_KEY: &str = "given.crt";
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -20,7 +20,7 @@ use etcd_operator_core::plan::Action;
 use etcd_operator_core::request::{
     Change, Object, OnlyIf, Request, Role, Target, Write, http, report, request,
 };
-use etcd_operator_core::tls::{Cause, Purpose, Schemes, Section, Stage};
+use etcd_operator_core::tls::{Cause, Copy, Purpose, Schemes, Section, Stage};
 use etcd_operator_core::validate::validate;
 use etcd_operator_core::version::Version;
 use k8s_openapi::ByteString;
@@ -38,7 +38,11 @@ fn seen(description: &str) -> Observed {
         set: Some("103".into()),
         record: Some("104".into()),
         claims: Ordinal::below(3).map(|it| (it, format!("11{it}"))).collect(),
-        secrets: BTreeMap::from([(Purpose::Peer, "121".into()), (Purpose::PeerAuthority, "122".into())]),
+        secrets: BTreeMap::from([
+            (Purpose::Peer, "121".into()),
+            (Purpose::PeerAuthority, "122".into()),
+            (Purpose::Server, "123".into()),
+        ]),
     };
     seen
 }
@@ -48,6 +52,7 @@ fn actions(form: &Digest) -> Vec<(Action, Observed)> {
     let uid = || "their-uid".to_owned();
     let (nothing, order, running) = (seen(""), seen("order 3 unarmed"), seen("running 3"));
     let secured = seen("running 3\ntls both in-effect\nsecret peer-tls");
+    let served = seen("running 3\ntls both in-effect\nsecret server-tls");
     let authority = seen("running 3\ntls both in-effect\nsecret peer-ca");
     let (member, from, to) = (MemberId(0xa1), MemberId(0xa0), MemberId(0xa2));
     vec![
@@ -68,6 +73,8 @@ fn actions(form: &Digest) -> Vec<(Action, Observed)> {
             authority.clone(),
         ),
         (Action::RotateAuthority { purpose: Purpose::PeerAuthority, stage: Stage::Withdraw }, authority),
+        (Action::CopyCertificate { copy: Copy::First }, nothing.clone()),
+        (Action::CopyCertificate { copy: Copy::Given }, served),
         (Action::CreateOrder { size: 3 }, nothing.clone()),
         (Action::ArmOrder { uid: uid() }, order.clone()),
         (Action::DeleteOrder { uid: uid() }, order),

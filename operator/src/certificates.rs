@@ -2,10 +2,12 @@
 //!
 //! Errors have fixed texts, so that no part of a key gets into one.
 
-use std::collections::BTreeMap;
+mod given;
+
 use std::net::IpAddr;
 use std::time::SystemTime;
 
+pub use etcd_operator_core::tls::Content;
 use etcd_operator_core::tls::{
     self, AUTHORITY_KEY, CERTIFICATE_KEY, KeyAlgorithm, NEXT_CERTIFICATE_KEY, NEXT_PRIVATE_KEY, PRIVATE_KEY,
     Profile, Stage, Usage,
@@ -20,9 +22,7 @@ use rcgen::{
 };
 
 use crate::credentials::certified_key;
-
-/// What a Secret holds.
-pub type Content = BTreeMap<String, ByteString>;
+pub use given::{copied, verify};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -96,8 +96,15 @@ fn parameters(profile: &Profile, now: Timestamp, end: Timestamp) -> Result<Certi
     Ok(parameters)
 }
 
-/// The Secret of an authority after a step to its successor. All but [`Stage::Introduce`] only move what is there.
-pub fn rotate(profile: &Profile, secret: &Secret, stage: Stage, now: Timestamp) -> Result<Content, Error> {
+/// The Secret of an authority after a step to its successor. All but [`Stage::Introduce`] only move what is there, or what a user
+/// gives.
+pub fn rotate(
+    profile: &Profile,
+    secret: &Secret,
+    stage: Stage,
+    given: Option<&Secret>,
+    now: Timestamp,
+) -> Result<Content, Error> {
     let mut content = secret.data.clone().ok_or(Error::NoAuthority)?;
     let malformed = |key| Error::Authority { secret: secret.name_any(), key };
     match stage {
@@ -117,10 +124,11 @@ pub fn rotate(profile: &Profile, secret: &Secret, stage: Stage, now: Timestamp) 
             }
         }
         Stage::Withdraw => {
-            let own = content.get(CERTIFICATE_KEY).cloned().ok_or_else(|| malformed(CERTIFICATE_KEY))?;
-            let next = content.get(NEXT_CERTIFICATE_KEY).map(|it| it.0.clone()).unwrap_or_default();
-            content.insert(AUTHORITY_KEY.to_owned(), ByteString([own.0, next].concat()));
+            content.get(CERTIFICATE_KEY).ok_or_else(|| malformed(CERTIFICATE_KEY))?;
+            let needed = given::needed(&content);
+            content.insert(AUTHORITY_KEY.to_owned(), needed);
         }
+        Stage::Accept => given::accept(&mut content, given),
     }
     Ok(content)
 }

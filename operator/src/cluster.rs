@@ -9,7 +9,7 @@ mod observation;
 mod outcome;
 mod pods;
 mod report;
-mod root_password;
+mod secret_reader;
 mod secrets;
 mod worker;
 

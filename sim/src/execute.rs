@@ -11,15 +11,16 @@ use etcd_operator_core::observed::Ordinal;
 use etcd_operator_core::request::{self, Change, MemberChange, Object, OnlyIf, Request, Write};
 use etcd_operator_core::round::Outcome;
 use etcd_operator_core::status::Trouble;
-use etcd_operator_core::tls::Section;
+use etcd_operator_core::tls::{Purpose, Section};
 
 use crate::auth;
 use crate::etcd::api::{self, Call};
 use crate::form::Form;
+use crate::gift::Gift;
 use crate::kube::{Objects, Order, Pod, Record, Set, SetSpec, Template};
 use crate::observe::NODE;
 use crate::rolling;
-use crate::secrets::Authorities;
+use crate::secrets::{Authorities, Secret};
 use crate::volumes::Volumes;
 use crate::watch;
 use crate::world::World;
@@ -40,6 +41,9 @@ pub struct Wanted {
     /// What pods were created from.
     pub template: Option<Template>,
     pub authorities: Authorities,
+    /// Of the client port.
+    pub server: Option<Secret>,
+    pub gift: Option<Gift>,
     /// Of etcd's root.
     pub root_password: Option<u64>,
     /// It arrives long after it was sent.
@@ -62,6 +66,8 @@ impl Wanted {
             recorded: read.record,
             template: read.set.map(|set| set.spec.template),
             authorities: Authorities::of(&read.secrets),
+            server: read.secrets.get(&Purpose::Server).copied(),
+            gift: cluster.gift,
             root_password: cluster.goal.auth.root_password_secret().and(cluster.root_password),
             late: false,
             adopts: adopts.and_then(|former| former.strip_prefix("cluster-")?.parse().ok()),

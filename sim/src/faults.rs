@@ -10,6 +10,7 @@ use etcd_operator_core::tls::{ClientPort, PeerPort, Purpose, Transport};
 
 use crate::etcd::Tick;
 use crate::form::{Edit, Flaw};
+use crate::gift::Gift;
 use crate::kube::Cluster;
 use crate::observe::uid;
 use crate::operator::Operator;
@@ -38,6 +39,8 @@ pub struct Faults {
     pub auth: u64,
     /// A user asks for other authorities.
     pub rotate: u64,
+    /// A user gives a certificate for the client port, or none.
+    pub give: u64,
     pub kill: u64,
     pub delete_pod: u64,
     pub lose_volume: u64,
@@ -101,6 +104,9 @@ impl Faults {
         if self.rotate > 0 && world.random.chance(self.rotate) {
             world.note(|| "a user asks for a rotation of authorities".into());
             world.rotate_authorities();
+        }
+        if self.give > 0 && world.random.chance(self.give) {
+            give(world);
         }
         if world.random.chance(self.set_deleted) && world.kube.objects.set.take().is_some() {
             world.note(|| "a user deletes the StatefulSet".into());
@@ -297,6 +303,14 @@ fn change_auth(world: &mut World) {
             world.edit_root_password(password);
         }
     }
+}
+
+/// Of one of two authorities. What cannot be used is corrected in the end.
+fn give(world: &mut World) {
+    let gift = Gift::new(world.random.below(2), world.random.below(1000));
+    let gifts = [Some(gift), Some(gift), Some(gift.unusable()), None];
+    let gift = world.random.pick(&gifts).copied().flatten();
+    world.give(gift);
 }
 
 /// The UID of no cluster.

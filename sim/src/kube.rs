@@ -18,6 +18,7 @@ use etcd_operator_core::tls::{Purpose, Scheme, Section};
 use crate::agent::Memory;
 use crate::etcd::{Data, Tick};
 use crate::form::Form;
+use crate::gift::Gift;
 use crate::observe::uid;
 use crate::secrets::{Authorities, Secret, Secrets};
 use crate::volumes::{Class, Volumes};
@@ -55,6 +56,8 @@ pub struct Cluster {
     pub status: Option<Rc<EtcdClusterStatus>>,
     /// The content of the Secret with the password of etcd's root, if there is one.
     pub root_password: Option<u64>,
+    /// The certificate that a user gives for the client port.
+    pub gift: Option<Gift>,
     /// The rotation of authorities that was accepted last.
     pub rotation: Option<(String, BTreeSet<String>)>,
 }
@@ -259,6 +262,7 @@ impl Kube {
             formed: None,
             status: None,
             root_password: None,
+            gift: None,
             rotation: None,
         };
         self.objects.cluster = Some(cluster);

@@ -21,6 +21,7 @@ pub mod etcd;
 pub mod execute;
 pub mod faults;
 pub mod form;
+pub mod gift;
 pub mod kube;
 mod lineage;
 pub mod observe;

@@ -14,6 +14,7 @@ use etcd_operator_core::tls::Switch;
 use jiff::Timestamp;
 
 use crate::etcd::Tick;
+use crate::gift::Gift;
 use crate::kube::{self, Objects};
 use crate::secrets;
 use crate::world::World;
@@ -86,6 +87,7 @@ pub fn observe(
         preflights: own_preflights(objects, cluster.uid),
         claims: objects.claims.iter().map(|(&ordinal, claim)| (ordinal, see_claim(claim, set))).collect(),
         secrets: objects.secrets.iter().map(|(&purpose, it)| (purpose, it.seen())).collect(),
+        given: cluster.gift.map(Gift::seen),
         transport,
         etcd: ask(world, objects, ago, sight),
         auth: None,
@@ -119,7 +121,7 @@ pub fn goal(world: &World, objects: &Objects, seen: &Observed) -> Option<Goal> {
     Some(Goal {
         form: Some(cluster.form.with(switch.form).wanted()),
         volumes: Some(cluster.volumes.form()),
-        certificates: secrets::profiles(objects.transports(), world.lifetime),
+        certificates: secrets::profiles(objects.transports(), world.lifetime, cluster.gift),
         lowest_agent: world.agent,
         switch: Some(switch),
         ..cluster.goal.clone()

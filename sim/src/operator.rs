@@ -366,9 +366,9 @@ impl Operator {
     }
 
     fn conclude(&mut self, world: &mut World, action: &Action, outcome: Outcome) {
-        if let Action::IssueCertificate { purpose, .. } | Action::RotateAuthority { purpose, .. } = action {
-            let written = world.kube.objects.secrets.get(purpose).filter(|_| outcome == Outcome::Done);
-            self.secrets.wrote(*purpose, written.copied());
+        if let Some(purpose) = action.writes_secret() {
+            let written = world.kube.objects.secrets.get(&purpose).filter(|_| outcome == Outcome::Done);
+            self.secrets.wrote(purpose, written.copied());
         }
         if let Some(ended) = self.round.stepped(action, outcome) {
             self.steps.clear();

@@ -79,6 +79,10 @@ pub enum Violation {
     CertificateExpired(Purpose),
     /// The operator issued this by another authority than members that run trust.
     OtherAuthority(Purpose),
+    /// The operator copied a certificate of an authority that clients cannot know yet.
+    ClientsDistrust,
+    /// The operator copied a certificate that cannot be used.
+    UnusableCertificate,
     /// The operator enabled etcd's authentication before its own user had the root role.
     LockedOut,
     /// This member does not trust the certificate of another one that runs.
@@ -142,6 +146,8 @@ impl Violation {
             | Self::OtherScheme(_)
             | Self::OtherAuthority(_)
             | Self::PeersDistrusted(_)
+            | Self::ClientsDistrust
+            | Self::UnusableCertificate
             | Self::CertificateExpired(_)
             | Self::LockedOut
             | Self::RecordedEarly(_) => Promise::Service,

@@ -53,6 +53,7 @@ impl Default for Reporter {
             preflights: BTreeMap::new(),
             claims: BTreeMap::new(),
             secrets: BTreeMap::new(),
+            given: None,
             root_password: None,
             listed: BTreeMap::new(),
             services: BTreeMap::new(),

@@ -8,6 +8,7 @@ use etcd_operator_core::auth::Wanted;
 use etcd_operator_core::decide::Goal;
 use etcd_operator_core::observed::Ordinal;
 use etcd_operator_core::plan::{Plan, Refusal, WaitingOn};
+use etcd_operator_core::tls::Purpose;
 
 use crate::agent;
 use crate::agreement::Agreement;
@@ -22,6 +23,7 @@ use crate::operator::{Operator, Troubles};
 use crate::problem::{Problem, Promise, Violation, Wrong};
 use crate::random::Random;
 use crate::script::{Script, Step, with_password};
+use crate::secrets::Secret;
 use crate::switching;
 use crate::volumes::{Class, Volumes};
 use crate::world::World;
@@ -94,6 +96,7 @@ impl<'a> Run<'a> {
             ..Goal::of_size(script.size)
         };
         world.create_cluster(goal, form, switching::spec(script.tls));
+        world.give(script.gift);
         let operators = (0..script.operators)
             .map(|name| {
                 let mut operator = Operator::new(name, script.bug);
@@ -172,6 +175,7 @@ impl<'a> Run<'a> {
             Step::RootPassword(password) => world.edit_root_password(password),
             Step::GiveAccess => world.give_operators_access(),
             Step::RotateAuthorities => world.rotate_authorities(),
+            Step::Give(gift) => world.give(gift),
             Step::GrowthFails(fails) => world.kube.growth_fails = fails,
             Step::ForgetAdoption => {
                 if let Some(cluster) = &mut world.kube.objects.cluster {
@@ -233,6 +237,7 @@ impl<'a> Run<'a> {
         self.mend_form();
         self.mend_volumes();
         self.world.restore_authorities();
+        self.world.correct_gift();
         self.world.give_operators_access();
         for operator in &mut self.operators {
             operator.thaw();
@@ -318,8 +323,11 @@ impl<'a> Run<'a> {
     /// Clients have five minutes to read their new certificates, and kubelets might mount old ones twice.
     fn time_to_rotate(&self) -> Tick {
         let cluster = self.world.kube.objects.cluster.as_ref();
-        let asked = cluster.is_some_and(|cluster| cluster.goal.asked.rotation.is_some());
-        if asked { TIME_TO_SETTLE } else { 0 }
+        let rotates = |authority: Secret| authority.trusts.count() > 1;
+        let given =
+            self.world.kube.objects.secrets.get(&Purpose::ClientAuthority).copied().is_some_and(rotates);
+        let is_due = |cluster: &Cluster| cluster.goal.asked.rotation.is_some() || cluster.gift.is_some();
+        if cluster.is_some_and(is_due) || given { TIME_TO_SETTLE } else { 0 }
     }
 
     fn plans(&self) -> Vec<&Plan> {

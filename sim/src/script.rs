@@ -10,6 +10,7 @@ use crate::bugs::Bug;
 use crate::etcd::{Release, Tick};
 use crate::faults::Faults;
 use crate::form::Edit;
+use crate::gift::Gift;
 use crate::observe::Sight;
 use crate::operator::{Disturbance, Troubles};
 use crate::random::Random;
@@ -49,6 +50,8 @@ pub struct Script {
     /// Of certificates.
     pub lifetime: Option<Tick>,
     pub auth: Wanted,
+    /// What a user gives when the cluster is created.
+    pub gift: Option<Gift>,
 }
 
 /// Authentication, with a password for root from a Secret.
@@ -97,6 +100,8 @@ pub enum Step {
     /// A user gives the operator the rights that it lacks.
     GiveAccess,
     RotateAuthorities,
+    /// A user gives a certificate for the client port, or none.
+    Give(Option<Gift>),
     /// From now on storage lets no volume grow, or does so again.
     GrowthFails(bool),
 }
@@ -129,6 +134,7 @@ impl Script {
             tls: Transport::default(),
             lifetime: None,
             auth: Wanted::Unknown,
+            gift: None,
         }
     }
 
@@ -147,6 +153,7 @@ impl Script {
             authority_deleted: 0,
             auth: 0,
             rotate: 0,
+            give: 0,
             kill: often(15),
             delete_pod: often(10),
             lose_volume: often(6),
@@ -231,12 +238,14 @@ impl Script {
             self.faults.auth = random.below(16);
         }
         self.faults.rotate = if random.chance(300) { random.below(6) } else { 0 };
+        self.faults.give = if random.chance(300) { random.below(8) } else { 0 };
     }
 
     /// The same as it was before there was TLS.
     pub fn in_plain_text(mut self) -> Self {
         (self.faults.leaf_deleted, self.faults.authority_deleted) = (0, 0);
-        (self.faults.rotate, self.faults.auth, self.faults.edit_transport) = (0, 0, 0);
+        (self.faults.rotate, self.faults.give, self.faults.auth) = (0, 0, 0);
+        self.faults.edit_transport = 0;
         Self { tls: Transport::default(), lifetime: None, auth: Wanted::Unknown, ..self }
     }
 

@@ -9,6 +9,7 @@ use etcd_operator_core::tls::{self, Authority, Certificate, Profiles, Purpose, S
 
 use crate::etcd::Tick;
 use crate::execute::Wanted;
+use crate::gift::{self, Gift};
 use crate::kube::{Cluster, Kube, Objects};
 use crate::observe::{time, uid};
 use crate::problem::Violation;
@@ -30,9 +31,9 @@ const BACKDATED: Tick = 3000;
 
 pub const EVERYWHERE: Transport = Transport::TLS;
 
-/// The keys of authorities; never more than three at once.
+/// The keys of authorities: of the operator and of users, each with those before and after.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Keys([Option<u64>; 4]);
+pub struct Keys([Option<u64>; 8]);
 
 impl Keys {
     fn of(keys: impl IntoIterator<Item = u64>) -> Self {
@@ -48,7 +49,11 @@ impl Keys {
         self.0.into_iter().flatten()
     }
 
-    fn contains(self, key: u64) -> bool {
+    pub fn count(self) -> usize {
+        self.iter().count()
+    }
+
+    pub fn contains(self, key: u64) -> bool {
         self.iter().any(|it| it == key)
     }
 }
@@ -65,8 +70,28 @@ pub struct Secret {
     pub trusts: Keys,
     /// The successor of an authority.
     pub next: Option<u64>,
+    /// The authorities of a user beside this one.
+    pub given: Keys,
+    /// The serial number of a user's certificate of which it is a copy.
+    pub copy_of: Option<u64>,
     pub issued: Tick,
     pub expires: Tick,
+}
+
+/// What a write changes of a Secret.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Holds {
+    pub signed_by: u64,
+    pub trusts: Keys,
+    pub next: Option<u64>,
+    pub given: Keys,
+    pub copy_of: Option<u64>,
+}
+
+impl From<Secret> for Holds {
+    fn from(Secret { signed_by, trusts, next, given, copy_of, .. }: Secret) -> Self {
+        Self { signed_by, trusts, next, given, copy_of }
+    }
 }
 
 pub type Secrets = BTreeMap<Purpose, Secret>;
@@ -103,13 +128,16 @@ pub fn needed(transport: Transport) -> impl Iterator<Item = Purpose> {
 }
 
 /// Names in certificates never differ here, so there are none, and nothing has to compare them.
-pub fn profiles(transport: Transport, lifetime: Option<Tick>) -> Profiles {
+pub fn profiles(transport: Transport, lifetime: Option<Tick>, gift: Option<Gift>) -> Profiles {
     let names = Names { namespace: String::new(), cluster: String::new(), domain: String::new() };
     let mut profiles = if transport.is_plain() { Profiles::new() } else { tls::profiles(&names, transport) };
     for (purpose, profile) in &mut profiles {
         (profile.common_name, profile.dns_names, profile.ip_addresses) = Default::default();
         if let Some(ticks) = lifetime.filter(|_| purpose.issuer().is_some()) {
             profile.validity_seconds = ticks / 10;
+        }
+        if gift.is_some() && *purpose == Purpose::Server {
+            profile.source = Gift::source();
         }
     }
     profiles
@@ -129,30 +157,36 @@ impl Secret {
             signed_by: Some(uid("key", self.signed_by)),
             fingerprint: self.fingerprint(),
         };
-        let next = self.next.map(authority);
-        observed::Secret { uid: uid("secret", self.uid), certificate: Seen::Known(certificate), next }
+        let (next, given) = (self.next.map(authority), self.given.iter().map(authority).collect());
+        let (uid, copied) = (uid("secret", self.uid), self.copy_of.map(|_| time(self.issued)));
+        observed::Secret { uid, certificate: Seen::Known(certificate), next, given, copied }
     }
 
     fn fingerprint(&self) -> String {
-        format!("{}-{}", self.uid, self.version)
+        self.copy_of.map_or_else(|| format!("{}-{}", self.uid, self.version), Gift::fingerprint)
     }
 
-    /// What a step to the successor makes of an authority.
-    fn rotated(self, stage: Stage, new: u64) -> Self {
+    /// What a step to the successor, or to the authority of a user, makes of an authority.
+    fn rotated(self, stage: Stage, new: u64, gift: Option<Gift>) -> Self {
         match stage {
             Stage::Introduce => {
                 Self { next: Some(new), trusts: Keys::of(self.trusts.iter().chain([new])), ..self }
             }
             Stage::Promote => Self { signed_by: self.next.unwrap_or(self.signed_by), next: None, ..self },
             Stage::Withdraw => {
-                Self { trusts: Keys::of([self.signed_by].into_iter().chain(self.next)), ..self }
+                let needed = [self.signed_by].into_iter().chain(self.next).chain(self.given.iter());
+                Self { trusts: Keys::of(needed), ..self }
+            }
+            Stage::Accept => {
+                let given = Keys::of(gift.map(|it| it.authority));
+                Self { given, trusts: Keys::of(self.trusts.iter().chain(given.iter())), ..self }
             }
         }
     }
 }
 
-fn authority(key: u64) -> Authority {
-    Authority { key: uid("key", key), subject: subject(key) }
+pub fn authority(key: u64) -> Authority {
+    Authority { key: uid("key", key), subject: subject(key), fingerprint: String::new() }
 }
 
 fn subject(key: u64) -> String {
@@ -246,9 +280,13 @@ impl World {
         let authority = wanted.authorities.over(purpose).ok_or("the authority's Secret is missing");
         if let Change::Rotate(_, stage) = change {
             let new = self.kube.uid();
-            let Secret { signed_by, trusts, next, .. } = authority?.rotated(*stage, new);
-            self.store(purpose, cluster, (signed_by, trusts, next));
+            self.store(purpose, cluster, authority?.rotated(*stage, new, wanted.gift).into());
             self.keep_copy(purpose, cluster);
+            return Ok(());
+        }
+        if let Change::Copy(copy, _) = change {
+            let holds = self.copied(*copy, authority?.trusts, wanted).ok_or("there is nothing to copy")?;
+            self.store(purpose, cluster, holds);
             return Ok(());
         }
         let (key, trusts) = match purpose.issuer() {
@@ -264,7 +302,8 @@ impl World {
         if counts {
             self.authority_is_trusted(purpose, cluster, key);
         }
-        self.store(purpose, cluster, (key, trusts, None));
+        let holds = Holds { signed_by: key, trusts, next: None, given: Keys::default(), copy_of: None };
+        self.store(purpose, cluster, holds);
         if counts && is_authority {
             self.keep_copy(purpose, cluster);
         }
@@ -277,20 +316,24 @@ impl World {
         self.kube.backups.extend(copy.map(|it| ((cluster, purpose), it)));
     }
 
-    fn store(&mut self, purpose: Purpose, cluster: u64, holds: (u64, Keys, Option<u64>)) {
-        let (signed_by, trusts, next) = holds;
+    fn store(&mut self, purpose: Purpose, cluster: u64, holds: Holds) {
+        let Holds { signed_by, trusts, next, given, copy_of } = holds;
         self.kube.secrets_before = (self.now, self.kube.objects.secrets.clone());
-        let lifetime = profiles(EVERYWHERE, self.lifetime)[&purpose].validity_seconds * 10;
+        let lifetime = match copy_of {
+            Some(_) => gift::LIFETIME,
+            None => profiles(EVERYWHERE, self.lifetime, None)[&purpose].validity_seconds * 10,
+        };
         let before = self.kube.objects.secrets.get(&purpose).copied();
         let (uid, version) = before.map_or_else(|| (self.kube.uid(), 1), |it| (it.uid, it.version + 1));
         let (issued, expires) = (self.now, self.now + lifetime);
-        let secret = Secret { uid, version, cluster, signed_by, trusts, next, issued, expires };
+        let secret =
+            Secret { uid, version, cluster, signed_by, trusts, next, given, copy_of, issued, expires };
         self.kube.objects.secrets.insert(purpose, secret);
     }
 
     /// Whoever runs reads authorities only when it starts. So neither an authority nor what it signs is replaced by another
     /// one under pods that run.
-    fn authority_is_trusted(&mut self, purpose: Purpose, cluster: u64, key: u64) {
+    pub fn authority_is_trusted(&mut self, purpose: Purpose, cluster: u64, key: u64) {
         let running = self.kube.sandboxes.iter().filter(|(it, _)| self.servers.contains_key(it));
         let own = running.filter(|(_, sandbox)| sandbox.template.cluster == cluster);
         let others =
@@ -312,7 +355,7 @@ impl World {
         let Some(cluster) = objects.cluster.as_ref().filter(|cluster| !cluster.deleting) else { return };
         let (cluster, transport) = (cluster.uid, objects.transports());
         for purpose in needed(transport).filter(|it| it.issuer().is_none()) {
-            let holds = |it: &Secret| (it.signed_by, it.trusts, it.next);
+            let holds = |it: &Secret| Holds::from(*it);
             let backup = self.kube.backups.get(&(cluster, purpose)).map(holds);
             let there = self.kube.objects.secrets.get(&purpose).map(holds);
             if let Some(holds) = backup.filter(|it| there != Some(*it)) {
@@ -341,8 +384,16 @@ impl World {
         needed(objects.transports()).all(|purpose| {
             let secret = objects.secrets.get(&purpose).filter(|it| it.cluster == cluster.uid);
             let authority = authorities.over(purpose);
+            let is_gift =
+                |it: &Secret, gift: Gift| (it.signed_by, it.copy_of) == (gift.authority, Some(gift.serial));
             secret.zip(authority).is_some_and(|(it, authority)| {
-                (it.signed_by, it.trusts) == (authority.signed_by, authority.trusts) && it.expires > self.now
+                let is_wanted = match cluster.gift.filter(|_| purpose == Purpose::Server) {
+                    Some(gift) if gift.usable => is_gift(it, gift),
+                    // Whatever is there stays.
+                    Some(_) => true,
+                    None => it.signed_by == authority.signed_by,
+                };
+                is_wanted && it.trusts == authority.trusts && it.expires > self.now
             })
         }) && self.rotations_are_over(cluster)
     }
@@ -356,9 +407,13 @@ impl World {
         }
         let accepted = cluster.rotation.as_ref().map(|(token, _)| token);
         let asked = cluster.goal.asked.rotation.as_ref();
-        let one_each = needed(transport).filter_map(|it| objects.secrets.get(&it));
+        let is_unusable = cluster.gift.is_some_and(|gift| !gift.usable);
+        let authorities = needed(transport).filter(|it| it.issuer().is_none());
+        let authorities: Vec<_> = authorities.filter_map(|it| objects.secrets.get(&it)).collect();
+        let one_each =
+            |it: &&Secret| it.trusts == Keys::of([it.signed_by].into_iter().chain(it.given.iter()));
         asked.is_none_or(|token| Some(token) == accepted)
-            && one_each.into_iter().all(|it| it.trusts == Keys::of([it.signed_by]))
+            && (is_unusable || authorities.iter().all(one_each))
             && !self.servers.keys().any(|&it| self.distrusts(it, &objects.secrets))
     }
 

@@ -2,10 +2,13 @@
 
 use etcd_operator_core::tls::{ClientPort, PeerPort, Purpose, Transport};
 use etcd_operator_sim::bugs::Bug;
+use etcd_operator_sim::gift::Gift;
 use etcd_operator_sim::problem::{Problem, Violation};
 use etcd_operator_sim::run::Success;
 use etcd_operator_sim::script::{Script, Step};
 use etcd_operator_sim::secrets::EVERYWHERE;
+
+const OWN: Gift = Gift::new(1, 1);
 
 fn script(steps: &[Step]) -> Script {
     Script { tls: EVERYWHERE, steps: steps.to_vec(), ..Script::calm(11, 3, &[]) }
@@ -99,10 +102,39 @@ fn what_members_trust_and_serve_is_observed_and_not_assumed() {
         violation
     };
     let rotate = || script(&[Step::RotateAuthorities]);
-    let assumed = planted(Bug::TrustAssumed, rotate());
-    assert!(matches!(assumed, Violation::OtherAuthority(_)), "{assumed:?}");
+    let own = || script(&[Step::Give(Some(OWN))]);
+    for script in [rotate(), own()] {
+        let assumed = planted(Bug::TrustAssumed, script);
+        assert!(matches!(assumed, Violation::OtherAuthority(_)), "{assumed:?}");
+    }
+    assert_eq!(planted(Bug::ClientsAssumed, own()), Violation::ClientsDistrust);
+    let unusable = script(&[Step::Give(Some(OWN.unusable()))]);
+    assert_eq!(planted(Bug::KeyAssumed, unusable), Violation::UnusableCertificate);
     // Without clients nothing else waits.
     let peers = Transport { clients: ClientPort::Http, peers: PeerPort::Https };
     let assumed = planted(Bug::UseAssumed, Script { tls: peers, ..rotate() });
     assert!(matches!(assumed, Violation::PeersDistrusted(_)), "{assumed:?}");
+}
+
+/// Members restart once to trust its authority, and once to forget it.
+#[test]
+fn a_certificate_of_a_user_comes_and_goes_with_two_restarts_of_each_member() {
+    let (created, given) = (play(&script(&[])), play(&script(&[Step::Give(Some(OWN))])));
+    let renewed = play(&script(&[Step::Give(Some(OWN)), Step::Give(Some(Gift::new(1, 2)))]));
+    let back = play(&script(&[Step::Give(Some(OWN)), Step::Give(None)]));
+    // Stale mounts cost further restarts.
+    assert!(
+        given.restarts >= 3 && back.restarts >= given.restarts + 3,
+        "{} {}",
+        given.restarts,
+        back.restarts
+    );
+    assert_eq!((renewed.restarts, renewed.changes.0), (given.restarts, given.changes.0 + 1), "one write");
+    assert_eq!([given.ending, renewed.ending, back.ending], [(); 3].map(|()| created.ending.clone()));
+}
+
+#[test]
+fn a_certificate_that_cannot_be_used_changes_nothing() {
+    let (created, given) = (play(&script(&[])), play(&script(&[Step::Give(Some(OWN.unusable()))])));
+    assert_eq!((given.restarts, given.changes), (created.restarts, created.changes));
 }

@@ -9,6 +9,7 @@ use etcd_operator_core::tls::{ClientPort, PeerPort, Purpose, Transport};
 use etcd_operator_sim::bugs::Bug;
 use etcd_operator_sim::etcd::{Release, Tick};
 use etcd_operator_sim::form::{Edit, Flaw};
+use etcd_operator_sim::gift::Gift;
 use etcd_operator_sim::operator::Disturbance;
 use etcd_operator_sim::problem::{Problem, Violation};
 use etcd_operator_sim::run::Success;
@@ -32,6 +33,11 @@ const AUTH: [Step; 6] = [
     Step::RootPassword(8),
 ];
 
+/// Certificates that a user gives: of one authority, and of another.
+const OWN: Gift = Gift::new(1, 1);
+const RENEWED: Gift = Gift::new(1, 2);
+const OTHER: Gift = Gift::new(2, 3);
+
 /// Whatever was edited so long ago has had its effect, or never will.
 const SETTLED: Tick = 100;
 
@@ -41,6 +47,9 @@ fn scripts() -> Vec<(&'static str, Script)> {
     let steps = |size, steps: &[Step]| Script { steps: steps.to_vec(), ..sizes(size, &[]) };
     let volumes = |mebibytes, class| Step::Volumes(Volumes { mebibytes, class });
     let secured = |script| Script { tls: EVERYWHERE, ..script };
+    let given = |gifts: &[Option<Gift>]| {
+        secured(steps(3, &gifts.iter().copied().map(Step::Give).collect::<Vec<_>>()))
+    };
     let one_side = |clients, peers| Script { tls: Transport { clients, peers }, ..sizes(3, &[]) };
     vec![
         ("create", sizes(3, &[])),
@@ -51,6 +60,13 @@ fn scripts() -> Vec<(&'static str, Script)> {
         ("adopt with TLS", secured(steps(3, &[Step::Delete(OnDelete::Retain), Step::Adopt]))),
         ("rotate authorities", secured(steps(3, &[Step::RotateAuthorities]))),
         ("rotate authorities of a member alone", secured(steps(1, &[Step::RotateAuthorities]))),
+        ("create with a certificate of a user", Script { gift: Some(OWN), ..secured(sizes(3, &[])) }),
+        ("a certificate of a user and back", given(&[Some(OWN), Some(RENEWED), None])),
+        (
+            "another authority of a user",
+            Script { gift: Some(OWN), ..given(&[Some(OTHER.unusable()), Some(OTHER)]) },
+        ),
+        ("a certificate of a user for a member alone", Script { size: 1, ..given(&[Some(OWN)]) }),
         ("certificates are deleted", secured(steps(1, &LEAFS.map(Step::DeleteSecret)))),
         ("authentication", Script { auth: with_password(), ..secured(steps(1, &AUTH)) }),
         ("authentication while it grows", Script { auth: with_password(), ..secured(sizes(1, &[3])) }),

@@ -191,17 +191,19 @@ pub struct Tls {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plain_clients: Option<PlainClients>,
 
-    /// The Secret with your own certificate and key.
+    /// The Secret with your own certificate for the client port: `tls.crt`, `tls.key`, and `ca.crt` unless `caSecret` has it.
+    /// The operator checks it and copies it. Members always connect to each other with certificates of the operator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub certificate_secret: Option<String>,
 
-    /// The Secret with your own certificate authority.
+    /// The Secret with the authorities of your own certificate: `ca.crt`. Its key is not needed. Clients with certificates of
+    /// these authorities are accepted. Default: `ca.crt` of `certificateSecret`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub ca_secret: Option<String>,
 
-    /// The operator creates and renews the certificates.
+    /// The operator issues and renews every certificate that no other source gives, whatever the value is.
     #[serde(default = "yes", rename = "autoTLS")]
     pub auto_tls: bool,
 

@@ -81,7 +81,8 @@ const fn without_effect(field: &'static str, note: &'static str) -> FieldVerdict
 
 const PATCHED: &str = "on running pods, too";
 const VOLUMES_EXIST: &str = "the volumes exist already";
-const OWN_CERTIFICATES: &str = "this version uses only certificates that the operator issues";
+const OWN_CERTIFICATES: &str = "the operator issues what no other source gives";
+const OTHER_AUTHORITY: &str = "the operator copies the certificate; members restart one at a time if they do not trust its authority yet";
 const REISSUED: &str = "the operator issues the certificate of the client port again";
 
 pub const VERDICTS: [FieldVerdict; 48] = [
@@ -114,8 +115,8 @@ pub const VERDICTS: [FieldVerdict; 48] = [
     live("security.auth.rootPasswordSecret", "the operator changes the password of root"),
     live("security.networkPolicy.clientSelector", "the NetworkPolicy changes"),
     without_effect("security.tls.autoTLS", OWN_CERTIFICATES),
-    without_effect("security.tls.caSecret", OWN_CERTIFICATES),
-    without_effect("security.tls.certificateSecret", OWN_CERTIFICATES),
+    live("security.tls.caSecret", OTHER_AUTHORITY),
+    live("security.tls.certificateSecret", OTHER_AUTHORITY),
     live("security.tls.certificates.dnsNames", REISSUED),
     live("security.tls.certificates.ipAddresses", REISSUED),
     live("security.tls.certificates.keyAlgorithm", "with the next renewal"),

@@ -4,15 +4,43 @@
 use super::Goal;
 use crate::asked::Accepted;
 use crate::observed::Observed;
-use crate::plan::{Action, Plan, WaitingOn};
-use crate::tls::{Cause, Purpose, Rotation, Stage, State, Trust, is_in_use, judge};
+use crate::plan::{Action, Plan, Refusal, WaitingOn};
+use crate::tls::{
+    Cause, Purpose, Rotation, Stage, State, Trust, is_in_use, judge, problems, wanted_authorities,
+};
 
 /// Before the bootstrap a certificate that expires counts as missing: pods that start with it might never bootstrap. So does
-/// one that no pod uses yet, which might be left from an earlier time with TLS.
+/// one that no pod uses yet, which might be left from an earlier time with TLS. Without a certificate that users have to give, no pod
+/// starts.
 pub fn missing(goal: &Goal, seen: &Observed) -> Plan {
-    issue(goal, seen, |purpose, cause| {
+    let given = given_authorities(goal, seen);
+    if !given.is_settled() {
+        return given;
+    }
+    let plan = issue(goal, seen, |purpose, cause| {
         cause != Cause::Due || seen.cluster.formed.is_none() || !is_in_use(purpose, seen)
-    })
+    });
+    let lacks = judge(&goal.certificates, seen).get(&Purpose::Server) == Some(&State::AwaitsGiven);
+    match goal.certificates.get(&Purpose::Server).filter(|_| lacks && seen.cluster.formed.is_none()) {
+        Some(server) if plan.is_settled() => {
+            let problems = problems(server, seen).iter().map(|it| it.words(&server.source)).collect();
+            Plan::refuse(Refusal::NoCertificateGiven { problems })
+        }
+        Some(_) | None => plan,
+    }
+}
+
+/// What users give is trusted before anything of it is used, and withdrawn like any other authority.
+fn given_authorities(goal: &Goal, seen: &Observed) -> Plan {
+    let purpose = Purpose::ClientAuthority;
+    let wanted = goal.certificates.get(&Purpose::Server).and_then(|it| wanted_authorities(it, seen));
+    let trust = Trust::of(purpose, seen).filter(|_| goal.certificates.contains_key(&purpose));
+    match wanted.zip(trust) {
+        Some((wanted, trust)) if wanted != *trust.given => {
+            Plan::act(Action::RotateAuthority { purpose, stage: Stage::Accept })
+        }
+        Some(_) | None => Plan::default(),
+    }
 }
 
 pub fn renewals(goal: &Goal, seen: &Observed) -> Plan {
@@ -23,10 +51,15 @@ fn issue(goal: &Goal, seen: &Observed, is_meant: impl Fn(Purpose, Cause) -> bool
     let states = judge(&goal.certificates, seen).into_iter();
     let actions = states.filter_map(|(purpose, state)| match state {
         State::Issued(cause) if is_meant(purpose, cause) => Some(Action::IssueCertificate { purpose, cause }),
+        State::Copied(copy) if is_meant(purpose, Cause::Missing) => Some(Action::CopyCertificate { copy }),
         State::Issued(_)
+        | State::Copied(_)
+        | State::Kept { .. }
         | State::Valid { .. }
         | State::AwaitsAuthority
         | State::AwaitsTrust
+        | State::AwaitsClients(_)
+        | State::AwaitsGiven
         | State::AuthorityLost => None,
     });
     Plan { actions: actions.collect(), ..Plan::default() }
@@ -63,12 +96,13 @@ pub fn rotation(goal: &Goal, seen: &Observed) -> Plan {
     let Some(trusts) = trusts(goal, seen).filter(|_| seen.cluster.formed.is_some()) else {
         return Plan::default();
     };
+    let states = judge(&goal.certificates, seen);
     let (mut promoted, mut withdrawn, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
     for (purpose, trust) in trusts {
-        match trust.next_step(&goal.certificates) {
+        match trust.next_step(&goal.certificates, &states) {
             Rotation::None => {}
             Rotation::Due(Stage::Withdraw) => withdrawn.push(purpose),
-            Rotation::Due(Stage::Introduce | Stage::Promote) => promoted.push(purpose),
+            Rotation::Due(Stage::Introduce | Stage::Promote | Stage::Accept) => promoted.push(purpose),
             Rotation::AwaitsTrust(tally) => waiting.push(WaitingOn::Trust { authority: purpose, tally }),
             Rotation::AwaitsUse(purpose, tally) => waiting.push(WaitingOn::Use { purpose, tally }),
             Rotation::AwaitsClients(purpose, until) => waiting.push(WaitingOn::Clients { purpose, until }),

@@ -165,6 +165,8 @@ pub mod reason {
         ROTATING_AUTHORITIES = "RotatingAuthorities";
         /// The key that signs certificates is gone.
         AUTHORITY_LOST = "CertificateAuthorityLost";
+        /// The certificate that a user gives cannot be used.
+        CERTIFICATE_REJECTED = "CertificateRejected";
         /// Members were created with another transport than the spec asks for.
         TLS_NOT_IN_EFFECT = "TLSNotInEffect";
         /// The operator changes the transport to what the spec asks for.
@@ -230,6 +232,8 @@ pub mod event {
         MEMBER_REMOVED = "MemberRemoved";
         LEADER_MOVED = "LeaderMoved";
         CERTIFICATE_ISSUED = "CertificateIssued";
+        /// The members get the certificate that a user gives.
+        CERTIFICATE_COPIED = "CertificateCopied";
         AUTH_ENABLED = "AuthEnabled";
         AUTH_DISABLED = "AuthDisabled";
         ROOT_PASSWORD_CHANGED = "RootPasswordChanged";

@@ -35,6 +35,7 @@ fn objects(states: &[Value]) -> Objects {
         preflights: BTreeMap::new(),
         claims: BTreeMap::new(),
         secrets: BTreeMap::new(),
+        given: None,
         root_password: None,
         listed: Listed::new(),
         services: BTreeMap::new(),

@@ -46,6 +46,7 @@ impl Refusal {
             Self::ForeignCluster { .. } => reason::CLUSTER_ID_MISMATCH,
             Self::QuorumWouldBeLost { .. } => reason::QUORUM_AT_RISK,
             Self::LastVoter { .. } => reason::LAST_VOTER,
+            Self::NoCertificateGiven { .. } => reason::CERTIFICATE_REJECTED,
             Self::DataLost => reason::DATA_LOST,
             Self::StopNeedsQuorum { .. } => reason::QUORUM_REQUIRED,
             Self::NoSuccessor { .. } => reason::NO_SUCCESSOR,

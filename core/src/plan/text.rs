@@ -8,7 +8,7 @@ use crate::asked::{APPROVE_ROLLOUT, Accepted, RESTART};
 use crate::auth::{self, ROOT_ROLE, User};
 use crate::names::{ADOPT_ANNOTATION, ANNOTATION_OF, Names};
 use crate::observed::{MemberId, Observed, Ordinal};
-use crate::tls::{Purpose, Section, Stage, Tally};
+use crate::tls::{Copy, Purpose, Section, Stage, Tally};
 
 /// One line for each thing that is done, awaited or refused.
 impl fmt::Display for Plan {
@@ -73,12 +73,20 @@ impl Terms<'_> {
             Action::IssueCertificate { purpose, cause } => {
                 format!("issue the certificate in {}: {}", self.secret(*purpose), cause.words())
             }
+            Action::CopyCertificate { copy: Copy::First | Copy::Given } => {
+                format!("copy the certificate of the user into {}", self.secret(Purpose::Server))
+            }
+            Action::CopyCertificate { copy: Copy::Held } => format!(
+                "write {} with the certificate that is there: other authorities are to be trusted with it",
+                self.secret(Purpose::Server)
+            ),
             Action::RotateAuthority { purpose, stage } => {
                 let secret = self.secret(*purpose);
                 match stage {
                     Stage::Introduce => format!("create the next authority in {secret}"),
                     Stage::Promote => format!("let the next authority in {secret} sign"),
                     Stage::Withdraw => format!("withdraw the previous authority from {secret}"),
+                    Stage::Accept => format!("update the authorities of the user in {secret}"),
                 }
             }
             Action::CreateOrder { size } => format!("prepare the bootstrap of {size} pods"),
@@ -287,6 +295,9 @@ impl Terms<'_> {
             ),
             Refusal::LastVoter { member } => {
                 format!("member {} is the last voter and cannot be removed", self.member(*member))
+            }
+            Refusal::NoCertificateGiven { problems } => {
+                format!("no pod starts before your certificate can be used: {}", problems.join("; "))
             }
             Refusal::DataLost => {
                 "no volume of this cluster holds data any more: restore a backup into a new cluster".into()

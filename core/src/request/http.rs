@@ -17,7 +17,7 @@ use crate::api::{EtcdCluster, Quantity};
 use crate::asked::Accepted;
 use crate::desired::{Desired, secret};
 use crate::form::{Digest, Form, Record, adopts};
-use crate::names::{CLUSTER_UID_LABEL, FIELD_MANAGER, FINALIZER, MEMBER_ID_LABEL, Names};
+use crate::names::{CLUSTER_UID_LABEL, COPIED_ANNOTATION, FIELD_MANAGER, FINALIZER, MEMBER_ID_LABEL, Names};
 use crate::observed::Ordinal;
 use crate::order::BootstrapOrder;
 
@@ -154,9 +154,14 @@ pub fn http(write: &Write, target: Target<'_>) -> Option<Request<Vec<u8>>> {
             let Object::Preflight(ordinal) = *object else { return None };
             create(json!(desired?.preflight(ordinal, node)?))
         }
-        Change::Issue(purpose) | Change::Rotate(purpose, _) => {
+        Change::Issue(_) | Change::Copy(..) | Change::Rotate(..) => {
+            let Object::Secret(purpose) = *object else { return None };
             let content = target.issued?.clone();
-            let secret = json!(secret(*purpose, names, &cluster.uid().unwrap_or_default(), content));
+            let mut secret = secret(purpose, names, &cluster.uid().unwrap_or_default(), content);
+            if let Change::Copy(_, at) = change {
+                secret.annotations_mut().insert(COPIED_ANNOTATION.into(), format!("{at:.0}"));
+            }
+            let secret = json!(secret);
             match only_if {
                 OnlyIf::Absent => create(secret),
                 OnlyIf::Same(_) | OnlyIf::Unchanged(..) => {

@@ -41,6 +41,7 @@ pub fn show_the_same(one: &Observed, other: &Observed) -> bool {
         preflights,
         claims,
         secrets,
+        given,
         transport,
         nodes,
         taken,
@@ -64,7 +65,7 @@ pub fn show_the_same(one: &Observed, other: &Observed) -> bool {
         && (pods, preflights, nodes) == (&other.pods, &other.preflights, &other.nodes)
         && (cluster, order, set) == (&other.cluster, &other.order, &other.set)
         && (record, claims, taken) == (&other.record, &other.claims, &other.taken)
-        && (secrets, transport) == (&other.secrets, &other.transport)
+        && (secrets, given, transport) == (&other.secrets, &other.given, &other.transport)
         && (auth, root_password) == (&other.auth, &other.root_password)
 }
 

@@ -1,14 +1,38 @@
-//! Rules about the certificates that the operator issues.
+//! Rules about certificates: those that the operator issues, and where others come from.
 
 use std::net::IpAddr;
 
 use super::{Rule, Server, syntax};
 use crate::api::{
-    Certificates, EtcdClusterSpec, MAX_ADDRESS_LENGTH, MAX_NAME_LENGTH, MAX_NAMES, MAX_VALIDITY_SECONDS,
-    MIN_VALIDITY_SECONDS,
+    Certificates, EtcdClusterSpec, MAX_ADDRESS_LENGTH, MAX_NAME_LENGTH, MAX_NAMES, MAX_SECRET_NAME_LENGTH,
+    MAX_VALIDITY_SECONDS, MIN_VALIDITY_SECONDS,
 };
 
 pub(super) const RULES: &[Rule<EtcdClusterSpec>] = &[
+    Rule {
+        at: "security.tls.certificateSecret",
+        server: Server::Schema,
+        message: TOO_LONG,
+        broken: |spec| is_too_long(&spec.security.tls.certificate_secret),
+    },
+    Rule {
+        at: "security.tls.certificateSecret",
+        server: Server::Cel(SECRET_NAME),
+        message: NO_NAME,
+        broken: |spec| is_no_name(&spec.security.tls.certificate_secret),
+    },
+    Rule {
+        at: "security.tls.caSecret",
+        server: Server::Schema,
+        message: TOO_LONG,
+        broken: |spec| is_too_long(&spec.security.tls.ca_secret),
+    },
+    Rule {
+        at: "security.tls.caSecret",
+        server: Server::Cel(SECRET_NAME),
+        message: NO_NAME,
+        broken: |spec| is_no_name(&spec.security.tls.ca_secret),
+    },
     Rule {
         at: "security.tls.certificates.validitySeconds",
         server: Server::Schema,
@@ -54,6 +78,22 @@ pub(super) const RULES: &[Rule<EtcdClusterSpec>] = &[
         },
     },
 ];
+
+/// An empty name is as good as none.
+const SECRET_NAME: &str =
+    "self == '' || self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?([.][a-z0-9]([a-z0-9-]*[a-z0-9])?)*$')";
+const TOO_LONG: &str = "must be the name of a Secret, with at most 253 characters";
+const NO_NAME: &str =
+    "must be the name of a Secret, such as etcd-certificate: lower-case letters, digits, dashes and dots";
+
+fn is_too_long(secret: &Option<String>) -> bool {
+    secret.as_ref().is_some_and(|name| name.len() > MAX_SECRET_NAME_LENGTH)
+}
+
+fn is_no_name(secret: &Option<String>) -> bool {
+    let named = secret.as_ref().filter(|it| !it.is_empty() && it.len() <= MAX_SECRET_NAME_LENGTH);
+    named.is_some_and(|name| !syntax::is_dns_name(name))
+}
 
 fn chosen(spec: &EtcdClusterSpec) -> Option<&Certificates> {
     spec.security.tls.certificates.as_ref()

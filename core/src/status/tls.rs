@@ -15,8 +15,8 @@ use crate::observed::{Ordinal, Seen};
 use crate::plan::Action;
 use crate::request::Object;
 use crate::tls::{
-    Cause, Expiring, KUBELET_REFRESH, Purpose, Schemes, Section, State, Switch, Transport, Trust, expiring,
-    judge,
+    Cause, Expiring, KUBELET_REFRESH, Purpose, Schemes, Section, State, States, Switch, Transport, Trust,
+    expiring, judge, problems,
 };
 
 /// None where the spec does not ask for TLS and there is none.
@@ -46,17 +46,22 @@ pub(super) fn ready(view: &View<'_>, cluster: &EtcdCluster) -> Option<Finding> {
         let message = format!("spec.security.tls is not in effect: {in_effect}; correct the spec first");
         return Some((Value::False, reason::TLS_NOT_IN_EFFECT, message));
     }
+    if let Some(rejected) = certificate_rejected(view, &states) {
+        return Some((Value::False, reason::CERTIFICATE_REJECTED, rejected));
+    }
     let strays = states.iter().find(|(_, state)| **state == State::AuthorityLost);
     if let Some((&purpose, _)) = strays {
         return Some((Value::False, reason::AUTHORITY_LOST, authority_lost(view, &title(purpose))));
     }
     let expired = |purpose: &Purpose| not_after(view, *purpose).is_some_and(|it| it <= view.seen().now);
     if let Some(&purpose) = states.keys().find(|it| expired(it)) {
-        let message = format!("the certificate in {} has expired; the operator renews it", title(purpose));
+        let message =
+            format!("the certificate in {} has expired; {}", title(purpose), renewed_by(view, purpose));
         return Some((Value::False, reason::CERTIFICATE_EXPIRED, message));
     }
     let is_pending = |state: &State| {
-        matches!(state, State::Issued(cause) if *cause != Cause::Due) || *state == State::AwaitsAuthority
+        matches!(state, State::Issued(cause) if *cause != Cause::Due)
+            || matches!(state, State::AwaitsAuthority | State::Copied(_))
     };
     let pending: Vec<_> =
         states.iter().filter(|(_, it)| is_pending(it)).map(|(&purpose, _)| title(purpose)).collect();
@@ -86,6 +91,35 @@ pub(super) fn ready(view: &View<'_>, cluster: &EtcdCluster) -> Option<Finding> {
     Some((Value::True, reason, format!("{in_effect}; {rotating}{expiry}")))
 }
 
+/// Everything that is wrong with what a user gives, and what is in use instead.
+fn certificate_rejected(view: &View<'_>, states: &States) -> Option<String> {
+    let server = view.basis.goal.certificates.get(&Purpose::Server)?;
+    let problems = problems(server, view.seen());
+    if problems.is_empty() {
+        return None;
+    }
+    let problems: Vec<_> = problems.iter().map(|it| it.words(&server.source)).collect();
+    let instead = match (states.get(&Purpose::Server), not_after(view, Purpose::Server)) {
+        (Some(State::AwaitsGiven), _) | (_, None) => "no pod starts without it".to_owned(),
+        (_, Some(until)) => format!("members keep the one that they have, which is valid until {until:.0}"),
+    };
+    Some(format!("the certificate that you give cannot be used, {instead}: {}", problems.join("; ")))
+}
+
+fn renewed_by(view: &View<'_>, purpose: Purpose) -> String {
+    match given_secret(view, purpose) {
+        Some(secret) => format!("renew the one in Secret {secret}"),
+        None => "the operator renews it".into(),
+    }
+}
+
+/// The Secret of a user that this certificate is copied from.
+fn given_secret<'a>(view: &View<'a>, purpose: Purpose) -> Option<&'a str> {
+    view.seen().secrets.get(&purpose).filter(|it| it.copied.is_some())?;
+    let (certificate, _) = view.basis.goal.certificates.get(&purpose)?.source.secrets()?;
+    Some(certificate)
+}
+
 fn is_renewed_now(view: &View<'_>, renewed: Purpose) -> bool {
     let renews = |it: &Action| matches!(it, Action::IssueCertificate { purpose, .. } if *purpose == renewed);
     view.basis.trouble.is_none() && view.basis.plan.actions.iter().any(renews)
@@ -94,6 +128,13 @@ fn is_renewed_now(view: &View<'_>, renewed: Purpose) -> bool {
 /// The next step depends on what keeps the operator from renewing it.
 fn renewal_overdue(view: &View<'_>, Expiring { purpose, not_after, urgency }: &Expiring) -> String {
     let secret = Object::Secret(*purpose).title(view.basis.names);
+    if let Some(given) = given_secret(view, *purpose) {
+        return format!(
+            "the certificate in {secret} expires {} at {not_after:.0}: renew the one in Secret {given}, from which the \
+             operator copies it",
+            urgency.words()
+        );
+    }
     let way_out = match (view.basis.goal.paused, purpose.issuer()) {
         (true, _) => ", but the cluster is paused: set spec.paused to false",
         (false, None) => ", but its rotation has not finished: see condition Reconciling",
@@ -109,7 +150,8 @@ fn renewal_overdue(view: &View<'_>, Expiring { purpose, not_after, urgency }: &E
 fn not_in_use(view: &View<'_>) -> Option<(&'static str, String)> {
     let seen = view.seen();
     for purpose in Purpose::ALL.into_iter().filter(|it| it.port().is_some()) {
-        let Some(held) = seen.secrets.get(&purpose).and_then(|it| it.certificate.known()) else { continue };
+        let Some(secret) = seen.secrets.get(&purpose) else { continue };
+        let Some((held, since)) = secret.certificate.known().zip(secret.written()) else { continue };
         let shows_it = |ordinal: &Ordinal| {
             let shown = seen.pods.get(ordinal).and_then(|pod| pod.handshakes.get(&purpose));
             shown.and_then(Seen::known).is_some_and(|it| it.certificate == held.fingerprint)
@@ -123,10 +165,9 @@ fn not_in_use(view: &View<'_>) -> Option<(&'static str, String)> {
         }
         let (secret, pods) = (Object::Secret(purpose).title(view.basis.names), view.terms().pods(&others));
         let not_yet = format!("the certificate in {secret} is not seen in use on {pods}");
-        return Some(match seen.now.duration_since(held.issued()) > KUBELET_REFRESH {
+        return Some(match seen.now.duration_since(since) > KUBELET_REFRESH {
             false => (reason::RENEWAL_UNDER_WAY, not_yet),
             true => {
-                let since = held.issued();
                 let way_out = "check the kubelets of their nodes, or restart them with the annotation \
                                etcd.etcd.io/restart=TOKEN/POD";
                 (

@@ -11,6 +11,7 @@ use crate::names::{condition, reason};
 use crate::observed::{Observed, Ordinal, Unanswered};
 use crate::plan::{Action, Terms, WaitingOn};
 use crate::quorum::quorum;
+use crate::tls::Stage;
 use crate::version::Version;
 
 /// How long a quorum can be missing before that is called a failure: elections and restarts take seconds.
@@ -112,6 +113,7 @@ impl<'a> View<'a> {
                 action,
                 Action::RecordFormed { .. }
                     | Action::IssueCertificate { .. }
+                    | Action::CopyCertificate { .. }
                     | Action::RotateAuthority { .. }
                     | Action::LabelClaim { .. }
                     | Action::DeleteOrder { .. }
@@ -133,6 +135,8 @@ impl<'a> View<'a> {
                 action,
                 Action::AddFinalizer
                     | Action::IssueCertificate { .. }
+                    | Action::CopyCertificate { .. }
+                    | Action::RotateAuthority { stage: Stage::Accept, .. }
                     | Action::CreateOrder { .. }
                     | Action::ArmOrder { .. }
                     | Action::SetReplicas { .. }

@@ -72,6 +72,7 @@ fn left_by(intent: &Intent, agent_image: &str) -> Objects {
         set: Some(set),
         claims: BTreeMap::new(),
         secrets: BTreeMap::new(),
+        given: None,
         root_password: None,
         listed: Listed::new(),
         services: services.map(|(role, it)| (role, read(stored(json!(it), "service-uid")))).collect(),

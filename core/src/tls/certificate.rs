@@ -14,7 +14,10 @@ use x509_parser::pem::Pem;
 use x509_parser::prelude::FromDer;
 use x509_parser::x509::X509Name;
 
-use super::{AUTHORITY_KEY, CERTIFICATE_KEY, NEXT_CERTIFICATE_KEY, NEXT_PRIVATE_KEY, PRIVATE_KEY};
+use super::{
+    AUTHORITY_KEY, CERTIFICATE_KEY, GIVEN_AUTHORITIES_KEY, NEXT_CERTIFICATE_KEY, NEXT_PRIVATE_KEY,
+    PRIVATE_KEY,
+};
 
 /// Far more than two certificates of one cluster need to differ.
 const FINGERPRINT_BYTES: usize = 16;
@@ -32,7 +35,7 @@ pub struct Certificate {
     pub signed_by: Option<String>,
     /// What is trusted beside it.
     pub trusts: BTreeSet<Authority>,
-    /// By which it is recognized when a port shows it.
+    /// By which it is recognized when a port shows it: of the certificate and of all that come with it.
     #[serde(default)]
     pub fingerprint: String,
 }
@@ -44,6 +47,9 @@ pub struct Authority {
     pub key: String,
     /// Its name, by which a port names what it trusts.
     pub subject: String,
+    /// Users renew an authority and keep its key and its name.
+    #[serde(default)]
+    pub fingerprint: String,
 }
 
 impl Certificate {
@@ -74,36 +80,51 @@ impl fmt::Display for Flaw {
     }
 }
 
+pub type Content = BTreeMap<String, ByteString>;
+
 /// The first certificate of the chain is the one that counts.
-pub fn read(data: Option<&BTreeMap<String, ByteString>>) -> Result<Certificate, Flaw> {
-    let part = |key: &str| {
-        let there = data.and_then(|data| data.get(key)).filter(|it| !it.0.is_empty());
-        there.map(|it| it.0.as_slice()).ok_or_else(|| Flaw::Missing(key.into()))
-    };
-    part(PRIVATE_KEY)?;
-    let (own, trusted) = (part(CERTIFICATE_KEY)?, part(AUTHORITY_KEY)?);
+pub fn read(data: Option<&Content>) -> Result<Certificate, Flaw> {
+    part(data, PRIVATE_KEY)?;
+    let (own, trusted) = (part(data, CERTIFICATE_KEY)?, part(data, AUTHORITY_KEY)?);
     let malformed = |key: &str| Flaw::Malformed(key.into());
-    let own = first(own).ok_or_else(|| malformed(CERTIFICATE_KEY))?;
+    let chain = chain(own).ok_or_else(|| malformed(CERTIFICATE_KEY))?;
     let trusts = authorities(trusted).ok_or_else(|| malformed(AUTHORITY_KEY))?;
-    let fingerprint = fingerprint(&own.contents);
-    let certificate = own.parse_x509().ok().and_then(|it| understand(&it, trusts, fingerprint));
-    certificate.ok_or_else(|| malformed(CERTIFICATE_KEY))
+    chain_of(&chain, trusts).ok_or_else(|| malformed(CERTIFICATE_KEY))
 }
 
-fn first(pem: &[u8]) -> Option<Pem> {
-    Pem::iter_from_buffer(pem).next()?.ok()
+/// What a Secret has under this key.
+pub(super) fn part<'a>(data: Option<&'a Content>, key: &str) -> Result<&'a [u8], Flaw> {
+    let there = data.and_then(|data| data.get(key)).filter(|it| !it.0.is_empty());
+    there.map(|it| it.0.as_slice()).ok_or_else(|| Flaw::Missing(key.into()))
+}
+
+/// All certificates in there; none if one of them cannot be read, or if there is none.
+pub(super) fn chain(pem: &[u8]) -> Option<Vec<Pem>> {
+    let found: Option<Vec<_>> = Pem::iter_from_buffer(pem).map(Result::ok).collect();
+    found.filter(|found| !found.is_empty())
+}
+
+pub(super) fn chain_of(chain: &[Pem], trusts: BTreeSet<Authority>) -> Option<Certificate> {
+    let fingerprint = fingerprint(chain.iter().map(|it| it.contents.as_slice()));
+    understand(&chain.first()?.parse_x509().ok()?, trusts, fingerprint)
 }
 
 /// The authority that is to sign next, if one is there with its key.
-pub fn read_next(data: Option<&BTreeMap<String, ByteString>>) -> Option<Authority> {
+pub fn read_next(data: Option<&Content>) -> Option<Authority> {
     let data = data?;
     data.get(NEXT_PRIVATE_KEY).filter(|it| !it.0.is_empty())?;
-    authority(first(&data.get(NEXT_CERTIFICATE_KEY)?.0)?)
+    authority(chain(&data.get(NEXT_CERTIFICATE_KEY)?.0)?.first()?)
 }
 
-/// Of a certificate in DER.
-pub fn fingerprint(der: &[u8]) -> String {
-    hexadecimal(&Sha256::digest(der)[..FINGERPRINT_BYTES])
+/// The authorities of a user that are in use.
+pub fn read_given(data: Option<&Content>) -> BTreeSet<Authority> {
+    part(data, GIVEN_AUTHORITIES_KEY).ok().and_then(authorities).unwrap_or_default()
+}
+
+/// Of certificates in DER: one, and those that come with it.
+pub fn fingerprint<'a>(chain: impl IntoIterator<Item = &'a [u8]>) -> String {
+    let digest = chain.into_iter().fold(Sha256::new(), Sha256::chain_update).finalize();
+    hexadecimal(&digest[..FINGERPRINT_BYTES])
 }
 
 /// A name in DER, as text. One that cannot be read is as good as any other.
@@ -111,15 +132,20 @@ pub fn subject(der: &[u8]) -> String {
     X509Name::from_der(der).map_or_else(|_| hexadecimal(der), |(_, name)| name.to_string())
 }
 
-fn authority(pem: Pem) -> Option<Authority> {
+pub(super) fn authority(pem: &Pem) -> Option<Authority> {
     let certificate = pem.parse_x509().ok()?;
-    Some(Authority { key: key_identifier(&certificate)?, subject: subject(certificate.subject().as_raw()) })
+    // Not every authority says how it calls its key.
+    let of_key = || fingerprint([certificate.public_key().raw]);
+    Some(Authority {
+        key: key_identifier(&certificate).unwrap_or_else(of_key),
+        subject: subject(certificate.subject().as_raw()),
+        fingerprint: fingerprint([pem.contents.as_slice()]),
+    })
 }
 
 /// None if one of them cannot be read, or if there is none.
 fn authorities(pem: &[u8]) -> Option<BTreeSet<Authority>> {
-    let found: Option<BTreeSet<_>> = Pem::iter_from_buffer(pem).map(|it| authority(it.ok()?)).collect();
-    found.filter(|found| !found.is_empty())
+    chain(pem)?.iter().map(authority).collect()
 }
 
 fn understand(
@@ -184,6 +210,7 @@ mod tests {
     const OWN: &str = include_str!("testdata/leaf.crt");
     const AUTHORITY: &str = include_str!("testdata/ca.crt");
     const FINGERPRINT: &str = "bc66bc0c449136b33caa8267b032baf2";
+    const AUTHORITY_FINGERPRINT: &str = "d64ee93f4b4bbb7400e2f5a4537fb1de";
     const KEY_IDENTIFIER: &str = "6d3bed930d1f96576c716bbc56768c26a9e8ba70";
 
     fn data(parts: [(&str, &str); 3]) -> BTreeMap<String, ByteString> {
@@ -207,15 +234,15 @@ mod tests {
             trusts: BTreeSet::from([Authority {
                 key: KEY_IDENTIFIER.into(),
                 subject: "CN=ns/kv client-ca".into(),
+                fingerprint: AUTHORITY_FINGERPRINT.into(),
             }]),
             fingerprint: FINGERPRINT.into(),
         };
         assert_eq!(secret(OWN, AUTHORITY), Ok(expected.clone()));
-        assert_eq!(
-            secret(&format!("{OWN}{AUTHORITY}"), AUTHORITY),
-            Ok(expected),
-            "the first of a chain counts"
-        );
+        let chain = secret(&format!("{OWN}{AUTHORITY}"), AUTHORITY).expect("it can be read");
+        assert_ne!(chain.fingerprint, expected.fingerprint, "a port shows both");
+        let first = Certificate { fingerprint: expected.fingerprint.clone(), ..chain };
+        assert_eq!(first, expected, "the first of a chain counts");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::judgement::users_renewal;
 use super::{Certificate, Profiles, Purpose, Trust};
 use crate::observed::Observed;
 
@@ -42,6 +43,7 @@ pub fn expiring(profiles: &Profiles, seen: &Observed) -> Vec<Expiring> {
         let Some(certificate) = secret.and_then(|it| it.certificate.known()) else { continue };
         let renewal = match purpose.issuer() {
             None => Trust::of(purpose, seen).map(|trust| trust.rotation(profiles)),
+            Some(_) if secret.is_some_and(|it| it.copied.is_some()) => Some(users_renewal(certificate)),
             Some(_) => Some(profile.renewal(certificate.not_after)),
         };
         let renewal = renewal.unwrap_or(certificate.not_after);

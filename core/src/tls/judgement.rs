@@ -5,8 +5,11 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::given::usable;
 use super::{Certificate, Profile, Profiles, Purpose, Trust, is_in_use};
 use crate::observed::{Observed, Secret, Seen};
+
+pub type States = BTreeMap<Purpose, State>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
@@ -16,12 +19,33 @@ pub enum State {
     },
     /// The operator issues it, for this reason.
     Issued(Cause),
+    /// The operator copies one that a user has issued.
+    Copied(Copy),
+    /// One that a user has issued stays in use, because what the user gives now cannot be used.
+    Kept {
+        until: Timestamp,
+    },
     /// The Secret of its authority comes first.
     AwaitsAuthority,
     /// Another authority signs now, and not every member is seen to trust that one.
     AwaitsTrust,
+    /// Until then clients might not trust the authority of the one that a user gives.
+    AwaitsClients(Timestamp),
+    /// There is none, and what a user gives cannot be used.
+    AwaitsGiven,
     /// Pods trust an authority whose key is gone, so no certificate that they accept can be issued.
     AuthorityLost,
+}
+
+/// Which certificate of a user is copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Copy {
+    /// The one that the user gives, into a Secret that is not there.
+    First,
+    /// The one that the user gives, instead of the one that is there.
+    Given,
+    /// The one that is there, with other authorities: the user might not give it any more.
+    Held,
 }
 
 /// Why the operator issues a certificate.
@@ -57,13 +81,16 @@ impl Cause {
 
 /// Of every Secret that the cluster needs. A Secret that pods trust is never issued again by another authority: etcd reads
 /// authorities only when it starts, so members would not accept each other.
-pub fn judge(profiles: &Profiles, seen: &Observed) -> BTreeMap<Purpose, State> {
+pub fn judge(profiles: &Profiles, seen: &Observed) -> States {
     let state = |(&purpose, profile): (&Purpose, &Profile)| {
         let in_use = is_in_use(purpose, seen);
         let own = seen.secrets.get(&purpose);
         let state = match purpose.issuer() {
             None => of_authority(own, Trust::of(purpose, seen), profiles, seen.now, in_use),
-            Some(issuer) => of_leaf(profile, own, Trust::of(issuer, seen), in_use, seen.now),
+            Some(issuer) if profile.source.is_operator() => {
+                of_leaf(profile, own, Trust::of(issuer, seen), in_use, seen.now)
+            }
+            Some(issuer) => of_given(profiles, profile, own, Trust::of(issuer, seen), in_use, seen),
         };
         (purpose, state)
     };
@@ -107,7 +134,10 @@ fn of_leaf(
         None => issue(Cause::Missing),
         Some(Seen::Unknown(_)) => issue(Cause::Malformed),
         Some(Seen::Known(it)) if it.signed_by.as_deref() != Some(authority.signer) => {
-            let rotates = it.signed_by.as_ref().is_some_and(|key| authority.certificate.trusts(key));
+            // An intermediate authority can have signed the one of a user.
+            let is_copy = secret.is_some_and(|it| it.copied.is_some());
+            let rotates =
+                is_copy || it.signed_by.as_ref().is_some_and(|key| authority.certificate.trusts(key));
             match (in_use, rotates) {
                 (true, false) => State::AuthorityLost,
                 (true, true) if !authority.is_signer_trusted() => State::AwaitsTrust,
@@ -122,6 +152,66 @@ fn of_leaf(
         Some(Seen::Known(it)) if is_due(profile, it, &authority, now) => State::Issued(Cause::Due),
         Some(Seen::Known(it)) => valid(profile, it),
     }
+}
+
+/// A certificate of a user goes live when every member and every client can trust it. One that cannot be used changes nothing.
+fn of_given(
+    profiles: &Profiles,
+    profile: &Profile,
+    secret: Option<&Secret>,
+    issuer: Option<Trust<'_>>,
+    in_use: bool,
+    seen: &Observed,
+) -> State {
+    let Some(authority) = issuer else {
+        return if in_use { State::AuthorityLost } else { State::AwaitsAuthority };
+    };
+    let held = secret.and_then(|secret| Some((secret, secret.certificate.known()?)));
+    let (Some((secret, held)), given) = (held, usable(profile, seen)) else {
+        let given = usable(profile, seen).map(|(_, authorities)| authorities);
+        return match given {
+            None => State::AwaitsGiven,
+            Some(authorities) if authorities != *authority.given => State::AwaitsAuthority,
+            Some(_) => State::Copied(Copy::First),
+        };
+    };
+    let is_copy = secret.copied.is_some();
+    let Some((leaf, authorities)) = given else {
+        return match is_copy {
+            false => of_leaf(profile, Some(secret), issuer, in_use, seen.now),
+            true if held.trusts != *authority.bundle => State::Copied(Copy::Held),
+            true => State::Kept { until: held.not_after },
+        };
+    };
+    let given = &leaf.certificate;
+    if authorities != *authority.given {
+        return State::AwaitsAuthority;
+    }
+    // Pods that start from now on have to trust what is to come.
+    if held.trusts != *authority.bundle {
+        return if is_copy { State::Copied(Copy::Held) } else { State::Issued(Cause::OtherTrust) };
+    }
+    if held.fingerprint == given.fingerprint {
+        return State::Valid { until: held.not_after, renewal: users_renewal(held) };
+    }
+    // Whoever accepts the one that is there accepts this one, too; and nobody accepts one that has expired.
+    let same_issuer = is_copy && held.signed_by.is_some() && held.signed_by == given.signed_by;
+    if !in_use || same_issuer || held.not_after <= seen.now {
+        return State::Copied(Copy::Given);
+    }
+    match authority.clients_until(profiles, &authorities) {
+        Some(until) if authority.trusting_all(&authorities).is_unanimous() => match until > seen.now {
+            true => State::AwaitsClients(until),
+            false => State::Copied(Copy::Given),
+        },
+        Some(_) | None => State::AwaitsTrust,
+    }
+}
+
+/// By then a user has usually renewed it: when a third of its life is left.
+pub(super) fn users_renewal(certificate: &Certificate) -> Timestamp {
+    let Certificate { not_before, not_after, .. } = *certificate;
+    not_after.checked_sub(not_after.duration_since(not_before) / 3).unwrap_or(not_after)
 }
 
 /// A new one might not last longer, because its authority does not.
@@ -141,9 +231,9 @@ fn has_names(certificate: &Certificate, profile: &Profile) -> bool {
 
 /// When the next certificate has to be renewed, or the next authority replaced.
 pub fn next_renewal(profiles: &Profiles, seen: &Observed) -> Option<Timestamp> {
-    let renewal = |state: State| match state {
-        State::Valid { renewal, .. } => Some(renewal),
-        State::Issued(_) | State::AwaitsAuthority | State::AwaitsTrust | State::AuthorityLost => None,
-    };
-    judge(profiles, seen).into_values().filter_map(renewal).min()
+    let renewal = |state: State| if let State::Valid { renewal, .. } = state { Some(renewal) } else { None };
+    // Nothing comes of waking up for one that a user renews.
+    let is_ours = |purpose: &Purpose| seen.secrets.get(purpose).is_none_or(|it| it.copied.is_none());
+    let states = judge(profiles, seen).into_iter().filter(|(purpose, _)| is_ours(purpose));
+    states.filter_map(|(_, state)| renewal(state)).min()
 }

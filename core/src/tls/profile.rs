@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::certificate::BACKDATED;
-use super::{Purpose, Transport};
+use super::{Purpose, Source, Transport};
 use crate::api::{Certificates, KeyAlgorithm, MAX_VALIDITY_SECONDS, MIN_VALIDITY_SECONDS, Tls};
 use crate::auth::User;
 use crate::member::MAX_SIZE;
@@ -27,6 +27,8 @@ pub struct Profile {
     pub usage: Usage,
     pub validity_seconds: u64,
     pub key_algorithm: KeyAlgorithm,
+    #[serde(default, skip_serializing_if = "Source::is_operator")]
+    pub source: Source,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,7 +51,10 @@ pub fn profiles(names: &Names, transport: Transport) -> Profiles {
 pub fn chosen_profiles(names: &Names, transport: Transport, tls: &Tls) -> Profiles {
     let chosen = tls.certificates.clone().unwrap_or_default();
     let needed = Purpose::ALL.into_iter().filter(|purpose| purpose.is_needed(transport));
-    needed.map(|purpose| (purpose, profile(purpose, names, &chosen))).collect()
+    let mut profiles: Profiles = needed.map(|purpose| (purpose, profile(purpose, names, &chosen))).collect();
+    // Peers accept nothing but their own authority.
+    profiles.get_mut(&Purpose::Server).into_iter().for_each(|server| server.source = Source::of(tls));
+    profiles
 }
 
 fn profile(purpose: Purpose, names: &Names, chosen: &Certificates) -> Profile {
@@ -65,6 +70,7 @@ fn profile(purpose: Purpose, names: &Names, chosen: &Certificates) -> Profile {
             .clamp(MIN_VALIDITY_SECONDS, MAX_VALIDITY_SECONDS)
             .unsigned_abs(),
         key_algorithm: chosen.key_algorithm,
+        source: Source::Operator,
     };
     match purpose {
         Purpose::PeerAuthority | Purpose::ClientAuthority => {

@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use super::judgement::{Cause, State, States};
 use super::{Authority, Certificate, Profiles, Purpose};
 use crate::observed::{Handshake, Observed, Ordinal, Pod, Secret, Seen};
 
@@ -24,6 +25,8 @@ pub enum Stage {
     Promote,
     /// The one before is not trusted any more.
     Withdraw,
+    /// The authorities that a user gives now are trusted, too. Those of before stay until nothing of them is in use.
+    Accept,
 }
 
 /// What one authority's port has to trust.
@@ -34,6 +37,8 @@ pub struct Trust<'a> {
     pub certificate: &'a Certificate,
     pub signer: &'a str,
     pub next: Option<&'a Authority>,
+    /// Those of a user.
+    pub given: &'a BTreeSet<Authority>,
     pub bundle: &'a BTreeSet<Authority>,
 }
 
@@ -76,7 +81,8 @@ impl<'a> Trust<'a> {
         let certificate = secret.certificate.known()?;
         let signer = certificate.signed_by.as_deref().filter(|it| certificate.trusts(it))?;
         let next = secret.next.as_ref().filter(|it| certificate.trusts(&it.key));
-        Some(Self { authority, seen, certificate, signer, next, bundle: &certificate.trusts })
+        let (given, bundle) = (&secret.given, &certificate.trusts);
+        Some(Self { authority, seen, certificate, signer, next, given, bundle })
     }
 
     /// The certificate that members show on the port which trusts this.
@@ -97,6 +103,11 @@ impl<'a> Trust<'a> {
     pub fn trusting(&self, key: &str) -> Tally {
         let subject = self.subject(key);
         self.tally(|handshake| subject.is_some_and(|it| handshake.trusts.contains(it)))
+    }
+
+    /// Which members trust all of these.
+    pub fn trusting_all(&self, authorities: &BTreeSet<Authority>) -> Tally {
+        self.tally(|handshake| authorities.iter().all(|it| handshake.trusts.contains(&it.subject)))
     }
 
     /// Whether every member is seen to trust what signs. Without members that is nobody's concern.
@@ -143,17 +154,25 @@ impl<'a> Trust<'a> {
         self.seen.secrets.get(&purpose)?.certificate.known()
     }
 
+    /// When clients have had their time to read what they trust; none if they cannot know these authorities yet.
+    pub(super) fn clients_until(
+        &self,
+        profiles: &Profiles,
+        authorities: &BTreeSet<Authority>,
+    ) -> Option<Timestamp> {
+        let held = self.held(Purpose::Client).filter(|it| it.trusts.is_superset(authorities))?;
+        let pickup = profiles.get(&Purpose::Client)?.pickup();
+        Some(held.issued().checked_add(pickup).unwrap_or(Timestamp::MAX))
+    }
+
     /// Whether this pod trusts something else than it would after a restart. One that was created after its Secret was written
     /// got an older one from its kubelet, and might again: it has to wait.
     pub fn differs(&self, pod: &'a Pod) -> bool {
-        let Some(held) = self.held(self.served()).filter(|it| it.trusts == *self.bundle) else {
-            return false;
-        };
-        if self.is_shown(pod) {
-            return false;
-        }
+        let is_written = self.held(self.served()).is_some_and(|it| it.trusts == *self.bundle);
+        let written = self.seen.secrets.get(&self.served()).and_then(Secret::written);
+        let Some(written) = written.filter(|_| is_written && !self.is_shown(pod)) else { return false };
         let is_settled = |created: Timestamp| {
-            created < held.issued() || self.seen.now.duration_since(created) >= KUBELET_REFRESH
+            created < written || self.seen.now.duration_since(created) >= KUBELET_REFRESH
         };
         pod.created.is_none_or(is_settled)
     }
@@ -165,9 +184,15 @@ impl<'a> Trust<'a> {
         shown.is_none_or(|shown| shown == wanted)
     }
 
-    /// Whether a rotation is under way.
+    /// Whether this pod was seen not to trust an authority of a user that it should.
+    pub fn lacks_given(&self, pod: &'a Pod) -> bool {
+        let shown = self.handshake(pod).map(|it| &it.trusts);
+        shown.is_some_and(|shown| self.given.iter().any(|it| !shown.contains(&it.subject)))
+    }
+
+    /// Whether a rotation is under way: something is trusted that neither signs nor is given.
     pub fn is_rotating(&self) -> bool {
-        self.bundle.len() > 1
+        self.bundle.iter().any(|it| it.key != self.signer && !self.given.contains(it))
     }
 
     /// When its successor has to be introduced: after two thirds of its life, and so early that what it signs can live its
@@ -180,7 +205,24 @@ impl<'a> Trust<'a> {
         not_after.checked_sub(third.max(longest)).unwrap_or(*not_before)
     }
 
-    pub(crate) fn next_step(&self, profiles: &Profiles) -> Rotation {
+    /// What has to happen before the certificate that a user gives is copied.
+    fn awaited_for_given(&self, profiles: &Profiles, states: &States) -> Option<Rotation> {
+        let server = profiles.get(&Purpose::Server).filter(|_| self.served() == Purpose::Server)?;
+        let (_, authorities) = super::given::usable(server, self.seen)?;
+        match states.get(&Purpose::Server)? {
+            State::AwaitsTrust => Some(Rotation::AwaitsTrust(self.trusting_all(&authorities))),
+            State::AwaitsClients(until) => Some(Rotation::AwaitsClients(Purpose::Client, *until)),
+            State::Valid { .. }
+            | State::Issued(_)
+            | State::Copied(_)
+            | State::Kept { .. }
+            | State::AwaitsAuthority
+            | State::AwaitsGiven
+            | State::AuthorityLost => None,
+        }
+    }
+
+    pub(crate) fn next_step(&self, profiles: &Profiles, states: &States) -> Rotation {
         let leafs = profiles.iter().filter(|(purpose, _)| purpose.issuer() == Some(self.authority));
         let held: Option<Vec<_>> =
             leafs.map(|(&purpose, profile)| Some((purpose, profile, self.held(purpose)?))).collect();
@@ -197,12 +239,22 @@ impl<'a> Trust<'a> {
                 Rotation::AwaitsTrust(tally)
             };
         }
+        if let Some(awaited) = self.awaited_for_given(profiles, states) {
+            return awaited;
+        }
         if !self.is_rotating() {
             return Rotation::None;
         }
-        if held.iter().any(|(_, _, it)| it.signed_by.as_deref() != Some(self.signer)) {
-            let tally = self.trusting(self.signer);
-            return if tally.is_unanimous() { Rotation::None } else { Rotation::AwaitsTrust(tally) };
+        let awaits_trust = |purpose: &Purpose| states.get(purpose) == Some(&State::AwaitsTrust);
+        if held.iter().any(|(purpose, _, _)| awaits_trust(purpose)) {
+            return Rotation::AwaitsTrust(self.trusting(self.signer));
+        }
+        // What is to be withdrawn might have signed what is kept.
+        let is_current = |purpose: &Purpose| {
+            matches!(states.get(purpose), Some(State::Valid { .. } | State::Issued(Cause::Due)))
+        };
+        if !held.iter().all(|(purpose, _, _)| is_current(purpose)) {
+            return Rotation::None;
         }
         let serving = self.serving();
         if !serving.is_unanimous() {

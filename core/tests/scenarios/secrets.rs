@@ -6,7 +6,8 @@ use etcd_operator_core::decide::Goal;
 use etcd_operator_core::names::Names;
 use etcd_operator_core::observed::{Handshake, Observed, Ordinal, Process, Secret, Seen};
 use etcd_operator_core::tls::{
-    Authority, Certificate, Flaw, Profile, Purpose, Scheme, Transport, Usage, profiles,
+    Authority, Certificate, Chain, Flaw, Given, Key, Lack, Leaf, Profile, Purpose, Root, Scheme, Source,
+    Transport, Usage, Verified, profiles,
 };
 
 use super::{Result, at, number};
@@ -37,6 +38,67 @@ pub fn ports(word: &str) -> Result<Transport> {
         word.trim_start_matches("ports=").split_once('/').ok_or(format!("{word} is not understood"))?;
     let read = serde_json::from_value(serde_json::json!({"clients": clients, "peers": peers}));
     read.map_err(|error| format!("{word}: {error}"))
+}
+
+/// `given A`: what a user gives is the certificate `own-1` of authority A, and can be used, unless the words say otherwise.
+pub fn read_given(words: &[&str], goal: &mut Goal, seen: &mut Observed) -> Result<()> {
+    let (&signer, rest) = words.split_first().ok_or("given AUTHORITY, or given none")?;
+    let server = goal.certificates.get_mut(&Purpose::Server).ok_or("clients do not use TLS")?;
+    if signer == "none" {
+        (server.source, seen.given) = (Source::Operator, None);
+        return Ok(());
+    }
+    server.source = Source::Secrets { certificate: "own".into(), authorities: Some("own-ca".into()) };
+    let (not_before, not_after) = server.validity(at(0));
+    let certificate = Certificate {
+        common_name: "etcd.example.com".into(),
+        dns_names: server.dns_names.clone(),
+        ip_addresses: server.ip_addresses.clone(),
+        not_before,
+        not_after,
+        signed_by: Some(signer.into()),
+        trusts: BTreeSet::new(),
+        fingerprint: "own-1".into(),
+    };
+    let mut leaf = Leaf { certificate, serves: true, connects: true, is_authority: false };
+    let root = |key: &str| Root { authority: named(key), not_after: at(1 << 36), is_authority: true };
+    let (mut roots, mut verified) =
+        (vec![root(signer)], Verified { key: Key::Matches, chain: Chain::Complete });
+    let (mut own, mut authorities) = (None, None);
+    for word in rest {
+        match word.split_once('=').unwrap_or((word, "")) {
+            ("certificate", name) => leaf.certificate.fingerprint = name.into(),
+            ("expires", second) => leaf.certificate.not_after = at(number(second)?),
+            ("begins", second) => leaf.certificate.not_before = at(number(second)?),
+            ("authorities", keys) => roots = keys.split(',').map(root).collect(),
+            ("other-names", "") => leaf.certificate.dns_names.truncate(12),
+            ("no-addresses", "") => leaf.certificate.ip_addresses.clear(),
+            ("no-client-usage", "") => leaf.connects = false,
+            ("no-usages", "") => (leaf.serves, leaf.connects) = (false, false),
+            ("is-authority", "") => leaf.is_authority = true,
+            ("other-key", "") => verified.key = Key::Differs,
+            ("unreadable-key", "") => verified.key = Key::Unreadable,
+            ("other-chain", "") => verified.chain = Chain::Broken("none of them issued it".into()),
+            ("expired-authority", "") => roots[0].not_after = at(50),
+            ("no-authority", "") => roots[0].is_authority = false,
+            ("same-name", "") => roots[0].authority.subject = named("client-ca").subject,
+            ("no-secret", "") => own = Some(Lack::NoSecret),
+            ("of-the-operator", "") => own = Some(Lack::OfTheOperator),
+            ("malformed", "") => own = Some(Lack::Flaw(Flaw::Malformed("tls.crt".into()))),
+            ("no-authorities", "") => authorities = Some(Lack::Flaw(Flaw::Missing("ca.crt".into()))),
+            ("one-secret", "") => {
+                server.source = Source::Secrets { certificate: "own".into(), authorities: None };
+            }
+            _ => return Err(format!("{word} is not understood")),
+        }
+    }
+    if own.is_some() || authorities.is_some() {
+        verified = Verified { key: Key::Unreadable, chain: Chain::Unknown };
+    }
+    let certificate = own.map_or(Seen::Known(leaf), Seen::Unknown);
+    let authorities = authorities.map_or(Seen::Known(roots), Seen::Unknown);
+    seen.given = Some(Given { certificate, authorities, verified });
+    Ok(())
 }
 
 pub fn read_secret(which: &str, words: &[&str], goal: &Goal, seen: &mut Observed) -> Result<()> {
@@ -71,7 +133,7 @@ fn secret(purpose: Purpose, profile: &Profile, words: &[&str]) -> Result<Secret>
         trusts: BTreeSet::from([named(authority)]),
         fingerprint: format!("{}-held", purpose.suffix()),
     };
-    let mut next = None;
+    let (mut next, mut given, mut copied) = (None, BTreeSet::new(), None);
     let uid = format!("{}-uid", purpose.suffix());
     for word in words {
         match word.split_once('=').unwrap_or((word, "")) {
@@ -86,20 +148,23 @@ fn secret(purpose: Purpose, profile: &Profile, words: &[&str]) -> Result<Secret>
             ("signer", key) => certificate.signed_by = Some(key.into()),
             ("trusts", keys) => certificate.trusts = keys.split(',').map(named).collect(),
             ("next", key) => next = Some(named(key)),
+            ("given", keys) => given = keys.split(',').map(named).collect(),
+            ("copied", second) => copied = Some(at(number(second)?)),
+            ("certificate", name) => certificate.fingerprint = name.into(),
             ("foreign", "") => certificate.signed_by = Some("another".into()),
             ("other-names", "") => certificate.dns_names = vec!["kv.example.com".into()],
             ("malformed", "") => {
                 let certificate = Seen::Unknown(Flaw::Malformed("tls.crt".into()));
-                return Ok(Secret { uid, certificate, next: None });
+                return Ok(Secret { uid, certificate, next, given, copied });
             }
             _ => return Err(format!("{word} is not understood")),
         }
     }
-    Ok(Secret { uid, certificate: Seen::Known(certificate), next })
+    Ok(Secret { uid, certificate: Seen::Known(certificate), next, given, copied })
 }
 
 fn named(key: &str) -> Authority {
-    Authority { key: key.into(), subject: format!("CN={key}") }
+    Authority { key: key.into(), subject: format!("CN={key}"), fingerprint: key.into() }
 }
 
 /// `peer-tls old`, `peer-tls trusts=A,B`, `peer-tls silent`: what a port of a pod shows instead of what its Secret holds.

@@ -22,7 +22,7 @@ use etcd_operator_core::version::downgrade::Downgrade;
 use jiff::Timestamp;
 
 use authentication::read_auth;
-use secrets::{names, ports, read_port, read_secret, read_tls, show_secrets};
+use secrets::{names, ports, read_given, read_port, read_secret, read_tls, show_secrets};
 
 #[path = "authentication.rs"]
 mod authentication;
@@ -116,6 +116,7 @@ fn understand(words: &[&str], goal: &mut Goal, seen: &mut Observed) -> Result<()
         }
         ("tls", rest) => read_tls(rest, goal, seen),
         ("auth", rest) => read_auth(rest, goal, seen),
+        ("given", words) => read_given(words, goal, seen),
         ("secret", [which, rest @ ..]) => read_secret(which, rest, goal, seen),
         ("port" | "ports", [which, rest @ ..]) => {
             range(which, 10)?.try_for_each(|ordinal| read_port(Ordinal(ordinal as u8), rest, seen))

@@ -8,6 +8,7 @@ mod application;
 mod connections;
 mod dialled;
 mod hardening;
+mod own;
 mod renewal;
 mod rotation;
 mod switching;
@@ -55,6 +56,9 @@ pub fn tests(field: &Topology) -> Vec<Test> {
         }),
         field.exclusive("tls::what_an_older_operator_left_in_plain_text_waits_for_its_owner", |c| {
             switching::applied(c).boxed_local()
+        }),
+        field.exclusive("tls::certificates_of_a_user_come_change_and_go_under_clients", |c| {
+            own::under_clients(c).boxed_local()
         }),
         noreverse.shared("tls::members_accept_each_other_without_reverse_dns", |c| {
             connections::scaled(c).boxed_local()

@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use etcd_operator_core::names::Names;
@@ -85,7 +86,16 @@ fn what_is_issued_is_valid_and_no_two_are_alike() {
     let mut seen = Observed { now: NOW, ..Observed::nothing_of("uid") };
     for (&purpose, secret) in &issued {
         let certificate = read(secret.data.as_ref()).map_or_else(Seen::Unknown, Seen::Known);
-        seen.secrets.insert(purpose, observed::Secret { uid: "uid".into(), certificate, next: None });
+        seen.secrets.insert(
+            purpose,
+            observed::Secret {
+                uid: "uid".into(),
+                certificate,
+                next: None,
+                given: Default::default(),
+                copied: None,
+            },
+        );
     }
     for (purpose, state) in judge(&profiles(&names(), BOTH), &seen) {
         assert!(matches!(state, State::Valid { .. }), "{purpose:?}: {state:?}");
@@ -220,7 +230,7 @@ fn rotated(authority: &Secret, stage: Stage) -> Secret {
     let profile = &profiles(&names(), BOTH)[&Purpose::PeerAuthority];
     secret(
         Purpose::PeerAuthority,
-        rotate(profile, authority, stage, Timestamp::now()).expect("it is written"),
+        rotate(profile, authority, stage, None, Timestamp::now()).expect("it is written"),
     )
 }
 

@@ -4,7 +4,7 @@ use etcd_operator_core::auth::Password;
 use etcd_operator_core::request::{Call, Change, MemberChange, Request, Target, Write, http};
 use etcd_operator_core::round::Outcome;
 use etcd_operator_core::status::Trouble;
-use etcd_operator_core::tls::{Profiles, Purpose};
+use etcd_operator_core::tls::{Copy, Profiles, Purpose};
 use jiff::Timestamp;
 use kube::Client;
 use serde_json::Value;
@@ -47,18 +47,33 @@ impl Executor<'_> {
 
     /// The content of a Secret that is written.
     fn issue(&self, write: &Write) -> Option<Result<Content, Outcome>> {
+        if let Change::Copy(copy, _) = write.change {
+            return Some(self.copy(copy).ok_or(Outcome::Overtaken));
+        }
         let (Change::Issue(purpose) | Change::Rotate(purpose, _)) = write.change else { return None };
         let Some(profile) = self.certificates.get(&purpose) else {
             return Some(Err(not_done("the cluster does not need it")));
         };
-        let secret = |purpose: Purpose| self.observation.objects.secrets.get(&purpose).map(|it| &**it);
+        let objects = &self.observation.objects;
+        let secret = |purpose: Purpose| objects.secrets.get(&purpose).map(|it| &**it);
         let issued = match (&write.change, secret(purpose)) {
             (Change::Rotate(_, stage), Some(there)) => {
-                certificates::rotate(profile, there, *stage, Timestamp::now())
+                let given = objects.given.as_ref().and_then(|it| it.authorities.as_deref());
+                certificates::rotate(profile, there, *stage, given, Timestamp::now())
             }
             _ => certificates::issue(profile, purpose.issuer().and_then(secret), Timestamp::now()),
         };
         Some(issued.map_err(|error| not_done(&error.to_string())))
+    }
+
+    /// None if what was to be copied was not read.
+    fn copy(&self, copy: Copy) -> Option<Content> {
+        let objects = &self.observation.objects;
+        let certificate = match copy {
+            Copy::First | Copy::Given => objects.given.as_ref()?.certificate.as_deref()?,
+            Copy::Held => objects.secrets.get(&Purpose::Server)?,
+        };
+        certificates::copied(certificate, objects.secrets.get(&Purpose::ClientAuthority)?)
     }
 
     async fn call(&self, Call { via, change, .. }: &Call) -> Result<Value, Outcome> {

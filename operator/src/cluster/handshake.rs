@@ -11,6 +11,7 @@ use etcd_operator_core::round::{Handshakes, Memory};
 use etcd_operator_core::tls::{AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY, Purpose, fingerprint, subject};
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Secret;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use tokio_rustls::rustls::client::{ResolvesClientCert, Resumption, WebPkiServerVerifier};
@@ -51,9 +52,13 @@ pub async fn all(reach: &Reach, ports: &[Port], memory: &Memory) -> BTreeMap<Ord
     all
 }
 
-/// That the port refuses the operator in the end does not matter: it has shown everything by then.
 async fn with(reach: &Reach, port: &Port) -> Result<Handshake, String> {
     let stream = reach.open(&port.pod, port.number).await.map_err(|error| error.to_string())?;
+    shown(stream, port).await
+}
+
+/// That the port refuses the operator in the end does not matter: it has shown everything by then.
+async fn shown(stream: impl AsyncRead + AsyncWrite + Unpin, port: &Port) -> Result<Handshake, String> {
     let name = ServerName::try_from(port.host.clone()).map_err(|error| error.to_string())?;
     let witness = Arc::new(Witness::new(port)?);
     let mut config = ClientConfig::builder_with_provider(Arc::clone(&PROVIDER))
@@ -75,6 +80,8 @@ async fn with(reach: &Reach, port: &Port) -> Result<Handshake, String> {
 struct Witness {
     verifier: Arc<WebPkiServerVerifier>,
     own: Option<Arc<CertifiedKey>>,
+    /// What was presented, by its fingerprint. Nobody has signed with its key yet.
+    presented: Mutex<Option<String>>,
     certificate: Mutex<Option<String>>,
     trusts: Mutex<Option<BTreeSet<String>>>,
 }
@@ -92,14 +99,16 @@ impl Witness {
         Ok(Self {
             verifier: verifier.build().map_err(|_| unusable())?,
             own: port.own.as_ref().and_then(key).map(Arc::new),
+            presented: Mutex::default(),
             certificate: Mutex::default(),
             trusts: Mutex::default(),
         })
     }
 
     /// Its owner has just signed with its key.
-    fn note(&self, certificate: &CertificateDer<'_>) {
-        *self.certificate.lock().unwrap_or_else(PoisonError::into_inner) = Some(fingerprint(certificate));
+    fn note(&self) {
+        let presented = self.presented.lock().unwrap_or_else(PoisonError::into_inner).take();
+        *self.certificate.lock().unwrap_or_else(PoisonError::into_inner) = presented;
     }
 
     fn seen(&self) -> Option<Handshake> {
@@ -125,7 +134,10 @@ impl ServerCertVerifier for Witness {
         stapled: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        self.verifier.verify_server_cert(own, chain, name, stapled, now)
+        let verified = self.verifier.verify_server_cert(own, chain, name, stapled, now)?;
+        let presented = fingerprint(std::iter::once(own).chain(chain).map(|it| it.as_ref()));
+        *self.presented.lock().unwrap_or_else(PoisonError::into_inner) = Some(presented);
+        Ok(verified)
     }
 
     fn verify_tls12_signature(
@@ -135,7 +147,7 @@ impl ServerCertVerifier for Witness {
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
         let valid = self.verifier.verify_tls12_signature(message, certificate, signature)?;
-        self.note(certificate);
+        self.note();
         Ok(valid)
     }
 
@@ -146,7 +158,7 @@ impl ServerCertVerifier for Witness {
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
         let valid = self.verifier.verify_tls13_signature(message, certificate, signature)?;
-        self.note(certificate);
+        self.note();
         Ok(valid)
     }
 
@@ -166,3 +178,6 @@ impl ResolvesClientCert for Witness {
         true
     }
 }
+
+#[cfg(test)]
+mod tests;

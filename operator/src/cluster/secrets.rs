@@ -1,39 +1,46 @@
-//! The Secrets of one cluster. The operator may neither list nor watch Secrets, so it reads those that the cluster needs by
-//! their names, and keeps them for a while.
+//! The Secrets that one cluster needs: those of the operator with certificates, and those of users with a certificate or a
+//! password.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use etcd_operator_core::api::EtcdCluster;
+use etcd_operator_core::auth::{self, RootPassword};
 use etcd_operator_core::names::Names;
-use etcd_operator_core::observe::{Objects, ours};
-use etcd_operator_core::observed::Taken;
+use etcd_operator_core::observe::{GivenSecrets, Objects, ours};
 use etcd_operator_core::request::Object;
-use etcd_operator_core::tls::{Purpose, Transport};
-use futures::future::try_join_all;
-use k8s_openapi::api::core::v1::Secret;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use etcd_operator_core::tls::{Chain, Key, Purpose, Source, Transport, Verified};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::Client;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::objects::read;
+use super::secret_reader::{SecretReader, Wanted};
+use crate::certificates::verify;
 use crate::credentials::{Credentials, Unusable};
 
-/// Nothing reports that somebody else changed a Secret.
-const EVERY: Duration = Duration::from_secs(60);
+/// What users write into their Secrets takes effect within this time.
+const OF_USERS: Duration = Duration::from_secs(60);
+/// The same while there is nothing in it that could be used.
+const OF_USERS_UNUSABLE: Duration = Duration::from_secs(10);
+/// Nobody but the operator writes its own, so this is for what somebody deletes or breaks. No member notices that before it
+/// starts again.
+const OURS: Duration = Duration::from_secs(300);
+/// The same while a pod is not ready: it might lack one.
+const OURS_UNSETTLED: Duration = Duration::from_secs(60);
 /// While one is not there, or another object has its name. What we create ourselves need not be read: the API server creates
 /// nothing twice.
-const INCOMPLETE_EVERY: Duration = Duration::from_secs(1);
+const MISSING: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
 pub struct Secrets {
     /// Of the cluster with this UID.
     cluster: Option<String>,
-    ours: BTreeMap<Purpose, Arc<Secret>>,
-    taken: BTreeSet<Taken>,
-    read_at: Option<Instant>,
+    reader: SecretReader,
+    /// What signatures and keys of a user's certificate show, of these Secrets.
+    verified: Option<(Source, Verified)>,
     credentials: Option<Prepared>,
 }
 
@@ -58,54 +65,80 @@ impl Secrets {
         client: &Client,
         names: &Names,
     ) -> Result<(), kube::Error> {
-        let (cluster, needed) = (Arc::clone(&objects.cluster), needed(objects));
-        if self.is_due(&cluster, &needed, Instant::now()) {
-            let reading = needed.iter().map(|&it| read::<Secret>(client, names, Object::Secret(it)));
-            self.found(needed.iter().copied().zip(try_join_all(reading).await?), &cluster);
+        let cluster = Arc::clone(&objects.cluster);
+        if self.cluster != cluster.metadata.uid {
+            *self = Self { cluster: cluster.metadata.uid.clone(), ..Self::default() };
         }
-        let there = self.ours.iter().filter(|(it, _)| needed.contains(it));
-        objects.secrets = there.map(|(&purpose, secret)| (purpose, Arc::clone(secret))).collect();
-        objects.taken.extend(self.taken.iter().cloned());
+        if cluster.metadata.deletion_timestamp.is_some() {
+            self.reader.forget_all();
+            return Ok(());
+        }
+        let needed = needed(objects);
+        let (source, password) = (source(&cluster, &needed), password_secret(&cluster));
+        let every = if objects.pods.values().all(|pod| is_ready(pod)) { OURS } else { OURS_UNSETTLED };
+        let mut wanted = self.ours(&needed, names, &cluster, every);
+        wanted.extend(self.of_users(&source, password.as_deref()));
+        if self.reader.read(&wanted, client, &names.namespace).await? {
+            self.verified = None;
+        }
+        let mut taken = BTreeSet::new();
+        for purpose in needed {
+            let found = self.reader.get(&names.secret(purpose)).cloned();
+            let ours = ours(Object::Secret(purpose), found, &cluster, &mut taken);
+            objects.secrets.extend(ours.map(|it| (purpose, it)));
+        }
+        objects.taken.extend(taken);
+        objects.root_password = password.and_then(|name| self.reader.get(&name).cloned());
+        objects.given = self.given(&source);
         Ok(())
     }
 
-    fn is_due(&mut self, cluster: &EtcdCluster, needed: &[Purpose], now: Instant) -> bool {
-        let ObjectMeta { uid, deletion_timestamp, .. } = &cluster.metadata;
-        if self.cluster != *uid {
-            *self = Self { cluster: uid.clone(), ..Self::default() };
-        }
-        let complete = needed.iter().all(|it| self.ours.contains_key(it));
-        let rest = if complete { EVERY } else { INCOMPLETE_EVERY };
-        let is_old = |read_at: Instant| now.saturating_duration_since(read_at) >= rest;
-        !needed.is_empty() && deletion_timestamp.is_none() && self.read_at.is_none_or(is_old)
+    fn ours(&self, needed: &[Purpose], names: &Names, cluster: &EtcdCluster, every: Duration) -> Vec<Wanted> {
+        let wanted = |&purpose: &Purpose| {
+            let name = names.secret(purpose);
+            let found = self.reader.get(&name).cloned();
+            let is_ours = ours(Object::Secret(purpose), found, cluster, &mut BTreeSet::new()).is_some();
+            Wanted { name, every: if is_ours { every } else { MISSING } }
+        };
+        needed.iter().map(wanted).collect()
     }
 
-    fn found(&mut self, found: impl Iterator<Item = (Purpose, Option<Arc<Secret>>)>, cluster: &EtcdCluster) {
-        (self.ours, self.taken, self.read_at) = (BTreeMap::new(), BTreeSet::new(), Some(Instant::now()));
-        for (purpose, found) in found {
-            if let Some(secret) = ours(Object::Secret(purpose), found, cluster, &mut self.taken) {
-                self.keep(purpose, Arc::unwrap_or_clone(secret));
-            }
-        }
+    fn of_users(&self, source: &Source, password: Option<&str>) -> Vec<Wanted> {
+        let is_usable = self
+            .verified
+            .as_ref()
+            .is_some_and(|(_, it)| *it == Verified { key: Key::Matches, chain: Chain::Complete });
+        let is_given =
+            |name: &str| RootPassword::of(self.reader.get(name).map(|it| &**it)) == RootPassword::Given;
+        let every = |usable: bool| if usable { OF_USERS } else { OF_USERS_UNUSABLE };
+        let wanted = |name: &str, usable| Wanted { name: name.to_owned(), every: every(usable) };
+        let certificates = source.secrets().map(|(one, other)| [one, other].map(|it| wanted(it, is_usable)));
+        let password = password.map(|name| wanted(name, is_given(name)));
+        certificates.into_iter().flatten().chain(password).collect()
     }
 
-    /// The next observation reads them again.
-    pub fn outdate(&mut self) {
-        self.read_at = None;
+    /// Verified once after each read, because time passes.
+    fn given(&mut self, source: &Source) -> Option<GivenSecrets> {
+        let (certificate, authorities) = source.secrets()?;
+        let [certificate, authorities] = [certificate, authorities].map(|it| self.reader.get(it).cloned());
+        let known = self.verified.take().filter(|(of, _)| of == source).map(|(_, verified)| verified);
+        let now = || verify(certificate.as_deref(), authorities.as_deref(), Timestamp::now());
+        let (_, verified) = self.verified.insert((source.clone(), known.unwrap_or_else(now)));
+        Some(GivenSecrets { certificate, authorities, verified: verified.clone() })
+    }
+
+    /// The next observation reads those of the operator again.
+    pub fn outdate(&mut self, names: &Names) {
+        Purpose::ALL.into_iter().for_each(|it| self.reader.outdate(&names.secret(it)));
     }
 
     /// What became of a write: the API server responds with the Secret. Otherwise nothing is certain until the next read.
-    pub fn wrote(&mut self, purpose: Purpose, response: Option<&Value>) {
+    pub fn wrote(&mut self, purpose: Purpose, response: Option<&Value>, names: &Names) {
+        let name = names.secret(purpose);
         match response.and_then(|it| Secret::deserialize(it).ok()) {
-            Some(secret) => self.keep(purpose, secret),
-            None => self.outdate(),
+            Some(secret) => self.reader.note(&name, Some(secret)),
+            None => self.reader.outdate(&name),
         }
-    }
-
-    /// Without what takes more memory than all the rest.
-    fn keep(&mut self, purpose: Purpose, mut secret: Secret) {
-        secret.metadata.managed_fields = None;
-        self.ours.insert(purpose, Arc::new(secret));
     }
 
     /// For connections to members that serve clients with TLS.
@@ -124,14 +157,33 @@ impl Secrets {
     }
 }
 
+/// Where the certificate of the client port comes from, if there is one.
+fn source(cluster: &EtcdCluster, needed: &[Purpose]) -> Source {
+    match needed.contains(&Purpose::Server) {
+        true => Source::of(&cluster.spec.security.tls),
+        false => Source::Operator,
+    }
+}
+
+fn password_secret(cluster: &EtcdCluster) -> Option<String> {
+    let wanted = auth::Wanted::of(cluster.spec.security.auth.as_ref());
+    wanted.root_password_secret().map(str::to_owned)
+}
+
+fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
+    conditions.into_iter().flatten().any(|it| it.type_ == "Ready" && it.status == "True")
+}
+
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use etcd_operator_core::api::EtcdClusterSpec;
+    use etcd_operator_core::auth::PASSWORD_KEY;
     use etcd_operator_core::desired::secret;
-    use etcd_operator_core::observed::Owner;
     use etcd_operator_core::tls::profiles;
-    use jiff::Timestamp;
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use k8s_openapi::ByteString;
     use serde_json::json;
 
     use super::*;
@@ -149,55 +201,50 @@ mod tests {
         cluster
     }
 
-    fn owned_by(uid: &str, purpose: Purpose) -> Option<Arc<Secret>> {
-        Some(Arc::new(secret(purpose, &names(), uid, BTreeMap::new())))
+    fn owned_by(uid: &str, purpose: Purpose) -> Secret {
+        secret(purpose, &names(), uid, BTreeMap::new())
     }
 
     #[test]
-    fn secrets_are_read_once_a_minute_and_more_often_only_while_one_is_missing() {
+    fn a_secret_of_the_operator_is_read_seldom_unless_it_is_missing_or_of_another_owner() {
         let mut secrets = Secrets::default();
-        let due = |secrets: &mut Secrets, seconds| {
-            let read_at = secrets.read_at.unwrap_or_else(Instant::now);
-            secrets.is_due(&cluster("uid"), &NEEDED, read_at + Duration::from_secs(seconds))
+        let every = |secrets: &Secrets| {
+            let wanted = secrets.ours(&NEEDED, &names(), &cluster("uid"), OURS);
+            wanted.into_iter().map(|it| it.every).collect::<Vec<_>>()
         };
-        assert!(due(&mut secrets, 0));
-        assert!(!secrets.is_due(&cluster("uid"), &[], Instant::now()), "no TLS, no read");
-        secrets.found(NEEDED.map(|it| (it, None)).into_iter(), &cluster("uid"));
-        assert_eq!((due(&mut secrets, 0), due(&mut secrets, 1)), (false, true));
+        assert_eq!(every(&secrets), [MISSING; 2]);
         // The API server responds to a write with the object.
         for purpose in NEEDED {
-            secrets.wrote(purpose, Some(&json!(owned_by("uid", purpose).as_deref())));
+            secrets.wrote(purpose, Some(&json!(owned_by("uid", purpose))), &names());
         }
-        assert_eq!((due(&mut secrets, 59), due(&mut secrets, 60)), (false, true));
-        secrets.wrote(Purpose::Peer, None);
-        assert!(due(&mut secrets, 0));
+        assert_eq!(every(&secrets), [OURS; 2]);
+        secrets.wrote(Purpose::Peer, Some(&json!(owned_by("before", Purpose::Peer))), &names());
+        assert_eq!(every(&secrets), [OURS, MISSING]);
     }
 
     #[test]
-    fn a_deleted_cluster_reads_none_and_the_next_one_of_its_name_reads_its_own() {
-        let (mut secrets, mut first) = (Secrets::default(), cluster("uid"));
-        assert!(secrets.is_due(&first, &NEEDED, Instant::now()));
-        first.metadata.deletion_timestamp = Some(Time(Timestamp::now()));
-        assert!(!secrets.is_due(&first, &NEEDED, Instant::now()));
-        secrets.found(NEEDED.map(|it| (it, owned_by("uid", it))).into_iter(), &first);
-        assert!(secrets.is_due(&cluster("next"), &NEEDED, Instant::now()));
-        assert!(secrets.ours.is_empty());
-    }
-
-    #[test]
-    fn a_secret_of_another_owner_is_noted_and_its_content_is_not_kept() {
+    fn a_password_is_read_once_a_minute_and_more_often_while_it_is_missing() {
         let mut secrets = Secrets::default();
-        let found = [
-            (Purpose::PeerAuthority, owned_by("before", Purpose::PeerAuthority)),
-            (Purpose::Peer, owned_by("uid", Purpose::Peer)),
-            (Purpose::Server, Some(Arc::default())),
-        ];
-        secrets.found(found.into_iter(), &cluster("uid"));
-        assert_eq!(secrets.ours.keys().collect::<Vec<_>>(), [&Purpose::Peer]);
-        let taken = |purpose, owner| Taken { object: Object::Secret(purpose), owner };
-        let expected =
-            [taken(Purpose::PeerAuthority, Owner::PreviousCluster), taken(Purpose::Server, Owner::Other)];
-        assert_eq!(secrets.taken, BTreeSet::from(expected));
+        let every = |secrets: &Secrets| secrets.of_users(&Source::Operator, Some("root"))[0].every;
+        assert_eq!(every(&secrets), OF_USERS_UNUSABLE);
+        let data = BTreeMap::from([(PASSWORD_KEY.to_owned(), ByteString(b"x".to_vec()))]);
+        secrets.reader.note("root", Some(Secret { data: Some(data), ..Secret::default() }));
+        assert_eq!(every(&secrets), OF_USERS);
+        assert!(secrets.of_users(&Source::Operator, None).is_empty());
+    }
+
+    #[test]
+    fn a_certificate_of_a_user_is_read_once_a_minute_and_more_often_while_it_cannot_be_used() {
+        let mut secrets = Secrets::default();
+        let source = Source::Secrets { certificate: "own".into(), authorities: Some("ca".into()) };
+        let every = |secrets: &Secrets| secrets.of_users(&source, None).into_iter().map(|it| it.every).max();
+        assert_eq!(every(&secrets), Some(OF_USERS_UNUSABLE));
+        let verified = secrets.given(&source).expect("it is of a user").verified;
+        assert_eq!(verified, Verified { key: Key::Unreadable, chain: Chain::Unknown });
+        secrets.verified = Some((source.clone(), Verified { key: Key::Matches, chain: Chain::Complete }));
+        assert_eq!(every(&secrets), Some(OF_USERS));
+        let other = Source::Secrets { certificate: "other".into(), authorities: None };
+        assert_eq!(secrets.given(&other).expect("it is of a user").verified, verified, "of the other Secret");
     }
 
     #[test]

@@ -31,7 +31,6 @@ use super::member_watch::MemberWatch;
 use super::objects::{cached, live};
 use super::observation::Observation;
 use super::report::Reporter;
-use super::root_password::RootPasswordSecret;
 use super::secrets::Secrets;
 use crate::caches::{Caches, Key};
 use crate::client::is_forbidden;
@@ -62,7 +61,6 @@ pub struct Worker {
     newest: Newest<Arc<EtcdCluster>>,
     connections: Connections,
     secrets: Secrets,
-    root_password: RootPasswordSecret,
     /// When the next certificate has to be renewed.
     renewal: Option<Timestamp>,
     member_watch: MemberWatch,
@@ -81,7 +79,6 @@ impl Worker {
             newest: Newest::default(),
             connections: Connections::default(),
             secrets: Secrets::default(),
-            root_password: RootPasswordSecret::default(),
             renewal: None,
             round: Round::default(),
         }
@@ -155,10 +152,9 @@ impl Worker {
         self.secrets.add_to(&mut objects, client, names).await?;
         // No member restarts for what another operator has changed since.
         if freshness == Freshness::Live && objects.trusts_differ(&self.round.memory) {
-            self.secrets.outdate();
+            self.secrets.outdate(names);
             self.secrets.add_to(&mut objects, client, names).await?;
         }
-        self.root_password.add_to(&mut objects, client, names).await?;
         Ok(Some(objects))
     }
 
@@ -261,7 +257,7 @@ impl Worker {
                 Err(trouble) => Outcome::NotDone(trouble),
                 Ok(request) => {
                     let result = executor.send(&request).await;
-                    self.learn(action, result.as_ref().ok());
+                    self.learn(action, result.as_ref().ok(), names);
                     result.map_or_else(|outcome| outcome.of(&action.to_string()), |_| Outcome::Done)
                 }
             };
@@ -275,9 +271,9 @@ impl Worker {
     }
 
     /// What the API server responded to a step, which is newer than what was read.
-    fn learn(&mut self, action: &Action, response: Option<&Value>) {
-        if let Action::IssueCertificate { purpose, .. } | Action::RotateAuthority { purpose, .. } = action {
-            self.secrets.wrote(*purpose, response);
+    fn learn(&mut self, action: &Action, response: Option<&Value>, names: &Names) {
+        if let Some(purpose) = action.writes_secret() {
+            self.secrets.wrote(purpose, response, names);
         }
         let written = response.filter(|_| action.changes_cluster());
         if let Some(written) = written.and_then(|it| EtcdCluster::deserialize(it).ok()) {

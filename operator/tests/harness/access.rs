@@ -58,6 +58,12 @@ impl Identity {
         Self { trusts: secret.clone(), shows: secret }
     }
 
+    /// With what somebody else has issued.
+    pub fn with(secret: Secret) -> Self {
+        let secret = Some(Arc::new(secret));
+        Self { trusts: secret.clone(), shows: secret }
+    }
+
     pub fn without_certificate(&self) -> Self {
         Self { shows: None, ..self.clone() }
     }

@@ -21,8 +21,7 @@ use crate::world::{CLUSTER, names, world};
 
 const SIZE: u8 = 3;
 const LEAFS: [Purpose; 4] = [Purpose::Peer, Purpose::Server, Purpose::Operator, Purpose::Client];
-/// The operator reads Secrets when it observes a cluster, and a minute has passed. A settled one it observes every half minute,
-/// or a little less often.
+/// Of whatever the operator does by itself: it observes a settled cluster every half minute, or a little less often.
 const NOTICED: Duration = Duration::from_secs(110);
 /// The shortest life of a certificate. It is renewed when a third of it is left.
 const SHORT: Duration = Duration::from_secs(60);
@@ -135,16 +134,18 @@ pub fn rotation() {
     });
 }
 
-/// It is issued again by the same authority.
+/// It is issued again by the same authority. An operator that begins reads every Secret at once.
 pub fn deleted_leaf() {
     world().runtime.block_on(async {
         let mut stage = three_members().await;
         stage.write();
         let (pods, before) = (stage.recorder.members(), LEAFS.map(|it| certificate(&stage.recorder, it)));
         stage.recorder.begin();
+        stage.end_operator().await;
         for purpose in [Purpose::Peer, Purpose::Server] {
             delete(&stage, purpose).await;
         }
+        stage.start_operator();
         let begun = Instant::now();
         let issued = |it: &Recorder| LEAFS.into_iter().all(|purpose| it.has_secret(purpose));
         stage.until_within(NOTICED, "issued again", issued).await;

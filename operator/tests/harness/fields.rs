@@ -200,6 +200,10 @@ fn is_in_effect(field: &str, recorder: &Recorder) -> bool {
         "security.auth.rootPasswordSecret" => {
             recorder.condition(condition::AUTH_READY)["reason"] == reason::ROOT_PASSWORD_MISSING
         }
+        // There are no such Secrets.
+        "security.tls.caSecret" | "security.tls.certificateSecret" => {
+            recorder.condition(condition::TLS_READY)["reason"] == reason::CERTIFICATE_REJECTED
+        }
         "security.tls.certificates.dnsNames" => {
             server(recorder).dns_names.contains(&"etcd.example.com".into())
         }

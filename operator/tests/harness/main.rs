@@ -10,6 +10,7 @@ mod auth;
 mod certificates;
 mod faults;
 mod fields;
+mod given;
 mod inside;
 mod notices;
 mod operator;
@@ -59,6 +60,9 @@ fn trials() -> Vec<Trial> {
             certificates::deleted_authority,
         ),
         trial("authorities_are_rotated_under_clients_that_write", certificates::rotation),
+        trial("a_certificate_of_a_user_is_checked_and_copied", given::checked).with_ignored_flag(true),
+        trial("certificates_of_users_come_and_go_under_clients_that_write", given::changed)
+            .with_ignored_flag(true),
         trial("a_certificate_that_is_deleted_is_issued_again", certificates::deleted_leaf)
             .with_ignored_flag(true),
         trial("certificates_are_renewed_without_a_restart", certificates::renewal).with_ignored_flag(true),

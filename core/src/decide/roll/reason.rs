@@ -15,6 +15,8 @@ pub enum Reason {
     RestartRequested,
     /// A user asked for other authorities than its ports trust.
     RotationRequested,
+    /// A user gave a certificate of an authority that it does not trust.
+    AuthorityGiven,
     /// It has to trust other authorities before the one that signs expires.
     AuthorityExpires,
     /// Its ports trust other authorities than they should.
@@ -35,10 +37,11 @@ pub enum Origin {
 }
 
 impl Reason {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::FormDiffers,
         Self::RestartRequested,
         Self::RotationRequested,
+        Self::AuthorityGiven,
         Self::AuthorityExpires,
         Self::TrustDiffers,
         Self::AgentRequired,
@@ -62,6 +65,7 @@ impl Reason {
                 differing(pod, goal, seen)
                     .any(|it| is_asked(it.signer) || it.next.is_some_and(|next| is_asked(&next.key)))
             }
+            Self::AuthorityGiven => differing(pod, goal, seen).any(|trust| trust.lacks_given(pod)),
             Self::AuthorityExpires => differing(pod, goal, seen).any(|trust| is_urgent(&trust, seen.now)),
             Self::TrustDiffers => differing(pod, goal, seen).next().is_some(),
             Self::AgentRequired => pod.agent < goal.lowest_agent,
@@ -70,7 +74,9 @@ impl Reason {
 
     pub fn origin(self) -> Origin {
         match self {
-            Self::FormDiffers | Self::RestartRequested | Self::RotationRequested => Origin::User,
+            Self::FormDiffers | Self::RestartRequested | Self::RotationRequested | Self::AuthorityGiven => {
+                Origin::User
+            }
             Self::AuthorityExpires => Origin::Deadline,
             Self::TrustDiffers | Self::AgentRequired => Origin::Operator,
         }
@@ -82,6 +88,7 @@ impl Reason {
             Self::FormDiffers => "with the changed spec",
             Self::RestartRequested => "as requested",
             Self::RotationRequested => "to rotate authorities as requested",
+            Self::AuthorityGiven => "to trust the authority of your certificate",
             Self::AuthorityExpires => "to trust another authority before its own expires",
             Self::TrustDiffers => "to trust other authorities",
             Self::AgentRequired => "with the agent that this operator requires",

@@ -38,6 +38,7 @@ fn objects(metadata: &Value) -> Objects {
         preflights: BTreeMap::new(),
         claims: BTreeMap::new(),
         secrets: BTreeMap::new(),
+        given: None,
         root_password: None,
         listed: Listed::new(),
         services: BTreeMap::new(),
