@@ -19,7 +19,7 @@ use crate::etcd_config::{CLIENT_PORT, PEER_PORT};
 pub use crate::api::KeyAlgorithm;
 pub use certificate::{Authority, Certificate, Flaw, fingerprint, read, read_next, subject};
 pub(crate) use expiry::is_urgent;
-pub use expiry::{Expiring, Urgency, expiring};
+pub use expiry::{Expiring, Urgency, expiring, renewals};
 pub use judgement::{Cause, State, judge, next_renewal};
 pub use profile::{Profile, Profiles, Usage, chosen_profiles, profiles};
 pub(crate) use trust::Rotation;
