@@ -40,8 +40,6 @@ build_shipped = CC_x86_64_unknown_linux_musl=musl-gcc hack/compile cargo build -
 	-p etcd-operator -p etcd-agent -p etcd-operator-testbed -p etcd-operator-e2e $(addprefix --bin ,$(1))
 operator := etcd-operator etcd-agent
 gofmt := find testbed e2e -name '*.go' -print0 | xargs -0r gofmt
-crds := config/crd/crds.yaml
-api_reference := docs/api.md
 kind_kubeconfig := target/kind.kubeconfig
 
 # What puts a shell on the cluster of TARGET. An assignment of its own, so that a testbed that is not there
@@ -105,8 +103,7 @@ verify: deps ## Check without writing: format, lints, dependencies, generated fi
 	cargo fmt --all --check
 	cargo clippy -q --locked --workspace --all-targets -- -D warnings
 	$(call build_programs,etcd-operator)
-	@generated=$$($(programs)/etcd-operator crds); diff -u $(crds) - <<<"$$generated" || { echo "$(crds) is stale: make fix" >&2; exit 1; }
-	@generated=$$($(programs)/etcd-operator api-reference); diff -u $(api_reference) - <<<"$$generated" || { echo "$(api_reference) is stale: make fix" >&2; exit 1; }
+	@hack/generated check $(programs)/etcd-operator
 	@unformatted=$$($(gofmt) -l); [ -z "$$unformatted" ] || { echo "not as gofmt wants it: $$unformatted" >&2; exit 1; }
 	cargo test -q --locked -p etcd-operator-tidy
 
@@ -114,8 +111,7 @@ verify: deps ## Check without writing: format, lints, dependencies, generated fi
 fix: deps ## Write what verify would complain about: format, simple lints, generated files
 	cargo clippy -q --fix --allow-dirty --allow-staged --workspace --all-targets
 	cargo fmt --all
-	mkdir -p target && cargo build -q --workspace --bin etcd-operator && $(programs)/etcd-operator crds > target/crds.yaml && mv target/crds.yaml $(crds)
-	$(programs)/etcd-operator api-reference > target/api.md && mv target/api.md $(api_reference)
+	cargo build -q --workspace --bin etcd-operator && hack/generated write $(programs)/etcd-operator
 	$(gofmt) -w
 
 .PHONY: e2e

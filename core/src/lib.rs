@@ -23,6 +23,7 @@ pub mod form;
 pub mod intent;
 pub mod links;
 pub mod member;
+pub mod metrics;
 pub mod names;
 pub mod notices;
 pub mod observe;

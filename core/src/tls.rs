@@ -23,7 +23,7 @@ pub use certificate::{
     Authority, Certificate, Content, Flaw, fingerprint, read, read_given, read_next, subject,
 };
 pub(crate) use expiry::is_urgent;
-pub use expiry::{Expiring, Urgency, expiring};
+pub use expiry::{Expiring, Urgency, expiring, renewals};
 pub(crate) use given::wanted_authorities;
 pub use given::{Chain, Given, Key, Lack, Leaf, Problem, Root, Source, Verified, problems, read_leaf};
 pub use judgement::{Cause, Copy, State, States, judge, next_renewal};

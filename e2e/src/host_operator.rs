@@ -33,7 +33,7 @@ impl HostOperator {
     pub fn start(context: &Context, arguments: &[&str]) -> Result<Self> {
         let program = install::program()?;
         let mut command = Command::new(&program);
-        command.args(["run", "--listen", "127.0.0.1:0"]).args(arguments);
+        command.args(["run", "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"]).args(arguments);
         command.env("KUBECONFIG", context.bed().kubeconfig());
         for name in ABOUT_PODS {
             command.env_remove(name);

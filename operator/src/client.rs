@@ -24,6 +24,7 @@ use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt};
 
 use self::body::Limited;
 pub use self::request::{Asked, Verb};
+use crate::metrics;
 
 mod body;
 mod request;
@@ -150,9 +151,11 @@ where
         };
         let response = self.inner.call(request);
         async move {
+            let call = metrics::API.begin(asked.verb.word());
             let response = tokio::time::timeout_at(begun + deadline, response)
                 .await
                 .map_err(|_| Timeout(deadline))??;
+            call.responded(response.status());
             let (status, milliseconds) = (response.status().as_u16(), begun.elapsed().as_millis() as u64);
             tracing::debug!(request = %asked, status, milliseconds, "responded");
             Ok(response.map(|body| Limited::new(body, begun + limit, Timeout(limit))))

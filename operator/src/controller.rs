@@ -15,6 +15,7 @@ use crate::caches::{Caches, Key, Wakes};
 use crate::cluster::Context;
 use crate::http::Ready;
 use crate::lease::Election;
+use crate::metrics::Metrics;
 use crate::not_implemented;
 use crate::reach::Reach;
 use crate::scope::Scope;
@@ -30,6 +31,7 @@ pub struct Settings {
     pub operator: Option<OperatorPods>,
     /// The DNS domain of new clusters.
     pub domain: String,
+    pub metrics: Metrics,
     pub planted_panic: PlantedPanic,
 }
 
@@ -43,10 +45,11 @@ pub async fn run(
     stop: impl Future<Output = ()> + Clone,
 ) {
     let wakes = Wakes::default();
-    let Settings { scope, reach, agent_image, operator, domain, planted_panic } = settings;
+    let Settings { scope, reach, agent_image, operator, domain, metrics, planted_panic } = settings;
     let (caches, filling) = Caches::fill(&client, &scope, &wakes);
     let identity = election.identity().to_owned();
-    let context = Context { client, caches, reach, agent_image, operator, domain, identity, planted_panic };
+    let context =
+        Context { client, caches, reach, agent_image, operator, domain, identity, metrics, planted_panic };
     let context = Arc::new(context);
     let working = async {
         if context.caches.filled().await.is_err() {
@@ -71,6 +74,7 @@ pub async fn run(
 
 /// What only the leader does.
 async fn act(context: &Arc<Context>, scope: &Scope, wakes: &Wakes, stop: impl Future<Output = ()>) {
+    let _leading = context.metrics.leading();
     tokio::select! {
         () = stop => {}
         () = dispatch(context, wakes.listen()) => {}
@@ -137,6 +141,7 @@ mod tests {
             agent_image: String::new(),
             operator: None,
             domain: String::new(),
+            metrics: Metrics::default(),
             planted_panic: PlantedPanic::default(),
         };
         let election = Election::new(client.clone(), "ns", "lease", "us");

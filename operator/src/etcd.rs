@@ -19,6 +19,7 @@ use etcd_operator_core::version::Version;
 
 pub use self::error::Error;
 use crate::credentials::Security;
+use crate::metrics;
 use crate::reach::{PodAddress, Reach};
 
 mod auth;
@@ -215,8 +216,13 @@ impl Member {
         call: &'static str,
         answer: impl Future<Output = Result<T, etcd_client::Error>>,
     ) -> Result<T, Error> {
+        let counted = metrics::ETCD.begin(call);
         match tokio::time::timeout(deadline, answer).await {
-            Ok(answer) => answer.map_err(|error| Error::of(&self.pod, call, &error)),
+            Ok(answer) => {
+                let answer = answer.map_err(|error| Error::of(&self.pod, call, &error));
+                counted.end(answer.as_ref().map_or_else(Error::outcome, |_| "ok"));
+                answer
+            }
             Err(_) => Err(Error::NoAnswer { pod: self.pod.clone(), call, seconds: deadline.as_secs() }),
         }
     }

@@ -3,6 +3,7 @@
 //! No choice is made in here that the core could make.
 
 pub mod agent;
+pub mod alerts;
 pub mod api_reference;
 pub mod caches;
 pub mod certificates;
@@ -16,6 +17,7 @@ pub mod etcd;
 pub mod http;
 mod kind;
 pub mod lease;
+pub mod metrics;
 pub mod nodes;
 mod not_implemented;
 pub mod reach;

@@ -26,8 +26,14 @@ const RECOVERED_AFTER: Duration = Duration::from_secs(600);
 /// Until the cluster is gone. Dropping it drops the worker.
 pub async fn run(key: Key, context: Arc<Context>, wake: Arc<Notify>) {
     let (key, context) = (&key, &context);
-    let start = || Worker::new(key.clone(), Arc::clone(context), Arc::clone(&wake)).run();
-    supervise(Restarts::default(), start, |panic| report(context, key, panic)).await;
+    // It outlives a worker that panics: that nothing is observed any more has to show.
+    let meter = &context.metrics.meter(key);
+    let start = || Worker::new(key.clone(), Arc::clone(context), Arc::clone(&wake), Arc::clone(meter)).run();
+    let report = |panic| {
+        meter.panicked();
+        report(context, key, panic)
+    };
+    supervise(Restarts::default(), start, report).await;
 }
 
 async fn supervise<W: Future<Output = ()>, R: Future<Output = ()>>(

@@ -4,14 +4,17 @@
 //! error = somebody has to look. Messages are constant text and values are fields, one name per meaning:
 //! `object` (kind, namespace and name), `objects` (how many) and `object_kind`, `generation`, `address`,
 //! `version`, `holder` (of the Lease), `reason` (of a wait), `snapshot` (an observation), `error`, its `kind` and (of a panic)
-//! its `location`.
+//! its `location`. A line of a round also has a `span` with the `object` and the number of the `round`, by which all lines of one
+//! round are found, those of its requests included.
 
 use std::fmt;
 use std::io::IsTerminal;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use etcd_operator_core::decide::Goal;
 use etcd_operator_core::observed::Observed;
 use etcd_operator_core::snapshot::Snapshot;
+use tracing::Span;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::util::TryInitError;
 
@@ -41,6 +44,12 @@ pub fn start(filter: &str) -> Result<(), Error> {
         let json = subscriber.json().flatten_event(true).with_span_list(false).with_target(false);
         json.finish().try_init().map_err(Error::Start)
     }
+}
+
+/// Around one round of a cluster. Its number is unique in this process.
+pub fn round(object: &str) -> Span {
+    static ROUNDS: AtomicU64 = AtomicU64::new(1);
+    tracing::info_span!("round", object, round = ROUNDS.fetch_add(1, Ordering::Relaxed))
 }
 
 /// For `etcd-operator replay`, if the filter asks for it: goal and observation, as JSON in one field.
@@ -104,13 +113,30 @@ mod tests {
     #[error("inner")]
     struct Inner;
 
-    fn logged(filter: &str, snapshot: &Snapshot) -> String {
+    fn logged(filter: &str, log: impl FnOnce()) -> String {
         let (reader, writer) = std::io::pipe().expect("a pipe");
         let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(Arc::new(writer));
         let subscriber = subscriber.json().flatten_event(true).with_span_list(false).with_target(false);
-        let Snapshot { goal, observed } = snapshot;
-        tracing::subscriber::with_default(subscriber.finish(), || log_observation("kv", goal, observed));
+        tracing::subscriber::with_default(subscriber.finish(), log);
         std::io::read_to_string(reader).expect("text")
+    }
+
+    #[test]
+    fn all_lines_of_a_round_have_its_number_and_the_next_round_has_another() {
+        let lines = logged(DEFAULT_FILTER, || {
+            for _ in 0..2 {
+                let round = round("EtcdCluster shop/kv");
+                round.in_scope(|| tracing::info!("step done"));
+                round.in_scope(|| tracing::warn!("step failed, retrying"));
+            }
+        });
+        let lines: Vec<serde_json::Value> =
+            lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        let rounds: Vec<_> =
+            lines.iter().map(|line| line["span"]["round"].as_u64().expect("a number")).collect();
+        assert_eq!((rounds[0], rounds[2]), (rounds[1], rounds[3]));
+        assert_ne!(rounds[0], rounds[2]);
+        assert_eq!(lines[0]["span"]["object"], "EtcdCluster shop/kv");
     }
 
     #[test]
@@ -118,8 +144,9 @@ mod tests {
         let goal = Goal::of_size(3);
         let observed = Observed::nothing_of("uid");
         let snapshot = Snapshot { goal, observed };
-        assert_eq!(logged(DEFAULT_FILTER, &snapshot), "");
-        let line = logged("info,etcd_operator::observation=debug", &snapshot);
+        let log = || log_observation("kv", &snapshot.goal, &snapshot.observed);
+        assert_eq!(logged(DEFAULT_FILTER, log), "");
+        let line = logged("info,etcd_operator::observation=debug", log);
         assert_eq!(line.lines().count(), 1, "{line}");
         let line: serde_json::Value = serde_json::from_str(&line).expect("JSON");
         let read: Snapshot =

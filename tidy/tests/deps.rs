@@ -192,6 +192,24 @@ fn each_file_that_a_build_or_a_testbed_reads_is_checked() {
     assert_refused(&machine.deps(), &["a static busybox", "packages: busybox-static\n"]);
 }
 
+/// Of the package prometheus only promtool is needed, and Debian starts what it installs.
+#[test]
+fn prometheus_does_not_run_because_its_package_was_installed() {
+    let install = "apt-get install -qq --yes --no-install-recommends prometheus";
+    for systemd in [false, true] {
+        let machine = Machine::complete();
+        machine.remove("promtool");
+        machine.apt("", &["promtool"]);
+        machine.put("systemctl", "");
+        if systemd {
+            machine.write("run/systemd/system/private", "");
+        }
+        let stop: &[&str] = if systemd { &["systemctl --quiet disable --now prometheus"] } else { &[] };
+        assert_installed(&machine.deps(), &[&[install][..], stop].concat());
+        assert_eq!(machine.deps().said, "", "once is enough");
+    }
+}
+
 #[test]
 fn apt_installs_missing_packages_and_each_of_them_once() {
     let machine = Machine::complete();

@@ -38,21 +38,30 @@ pub struct Expiring {
 /// The most urgent one comes first. One that is about to be renewed is not among them.
 pub fn expiring(profiles: &Profiles, seen: &Observed) -> Vec<Expiring> {
     let mut found: Vec<Expiring> = Vec::new();
-    for (&purpose, profile) in profiles {
-        let secret = seen.secrets.get(&purpose);
-        let Some(certificate) = secret.and_then(|it| it.certificate.known()) else { continue };
-        let renewal = match purpose.issuer() {
-            None => Trust::of(purpose, seen).map(|trust| trust.rotation(profiles)),
-            Some(_) if secret.is_some_and(|it| it.copied.is_some()) => Some(users_renewal(certificate)),
-            Some(_) => Some(profile.renewal(certificate.not_after)),
-        };
-        let renewal = renewal.unwrap_or(certificate.not_after);
+    for (purpose, certificate, renewal) in renewals(profiles, seen) {
         let urgency = urgency(certificate, renewal, seen.now);
         let not_after = certificate.not_after;
         found.extend(urgency.map(|urgency| Expiring { purpose, not_after, urgency }));
     }
     found.sort_by_key(|it| (std::cmp::Reverse(it.urgency), it.not_after));
     found
+}
+
+/// The certificates that there are, and when each is renewed or, of an authority, its successor introduced.
+pub fn renewals<'a>(
+    profiles: &'a Profiles,
+    seen: &'a Observed,
+) -> impl Iterator<Item = (Purpose, &'a Certificate, Timestamp)> {
+    profiles.iter().filter_map(|(&purpose, profile)| {
+        let secret = seen.secrets.get(&purpose)?;
+        let certificate = secret.certificate.known()?;
+        let renewal = match purpose.issuer() {
+            None => Trust::of(purpose, seen).map(|trust| trust.rotation(profiles)),
+            Some(_) if secret.copied.is_some() => Some(users_renewal(certificate)),
+            Some(_) => Some(profile.renewal(certificate.not_after)),
+        };
+        Some((purpose, certificate, renewal.unwrap_or(certificate.not_after)))
+    })
 }
 
 fn urgency(certificate: &Certificate, renewal: Timestamp, now: Timestamp) -> Option<Urgency> {

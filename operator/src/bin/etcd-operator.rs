@@ -9,13 +9,16 @@ use anyhow::{Context, Result, ensure};
 use clap::{Args, Parser, Subcommand};
 use etcd_operator::controller::{self, Settings};
 use etcd_operator::lease::{self, Election};
+use etcd_operator::metrics::server::{Protection, Source};
+use etcd_operator::metrics::{self, Metrics};
 use etcd_operator::reach::Reach;
 use etcd_operator::scope::Scope;
 use etcd_operator::supervisor::PlantedPanic;
-use etcd_operator::{api_reference, client, crds, environment, http, telemetry};
+use etcd_operator::{alerts, api_reference, client, crds, environment, http, telemetry};
 use etcd_operator_core::snapshot::Snapshot;
 use futures::FutureExt;
 use kube::{Client, Config};
+use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Runs etcd clusters on Kubernetes
@@ -28,10 +31,17 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Print the alerts, as rules for Prometheus or as an index of runbooks
+    Alerts {
+        #[arg(value_enum)]
+        format: AlertsAs,
+    },
     /// Print the API reference as Markdown
     ApiReference,
     /// Print the CustomResourceDefinitions as YAML
     Crds,
+    /// Print the list of metrics as Markdown
+    MetricsReference,
     /// Print what observations in the operator's log mean, and the plan for each
     Replay {
         /// The log or a part of it, or `-` for standard input
@@ -41,11 +51,33 @@ enum Command {
     Run(Run),
 }
 
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum AlertsAs {
+    /// A file for `rule_files` of Prometheus
+    Rules,
+    /// An object for the Prometheus operator
+    PrometheusRule,
+    /// The index of docs/runbooks, as Markdown
+    Index,
+}
+
 #[derive(Args)]
 struct Run {
     /// The address of /healthz and /readyz
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8080")]
     listen: SocketAddr,
+
+    /// Who can read /metrics
+    #[arg(long, value_enum, default_value = "secure")]
+    metrics: Readers,
+
+    /// The address of /metrics
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8443")]
+    metrics_listen: SocketAddr,
+
+    /// A directory with tls.crt and tls.key for /metrics [default: a certificate that the operator signs itself]
+    #[arg(long, value_name = "DIRECTORY")]
+    metrics_certificate: Option<PathBuf>,
 
     /// The image with the agent for members' pods [default: the image of the operator's own pod]
     #[arg(long, value_name = "IMAGE")]
@@ -80,10 +112,26 @@ enum Way {
     PortForward,
 }
 
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Readers {
+    /// Users that are allowed to get the URL /metrics, over TLS
+    Secure,
+    /// Everybody, in plain text
+    Plain,
+    /// Nobody
+    Off,
+}
+
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
+        Command::Alerts { format } => print(&match format {
+            AlertsAs::Rules => alerts::render::rules(),
+            AlertsAs::PrometheusRule => alerts::render::prometheus_rule(),
+            AlertsAs::Index => alerts::render::index(),
+        }),
         Command::ApiReference => print(&api_reference::markdown()),
         Command::Crds => crds::yaml().map_err(Into::into).and_then(|yaml| print(&yaml)),
+        Command::MetricsReference => print(&metrics::reference::markdown()),
         Command::Replay { file } => replay(&file).and_then(|text| print(&text)),
         Command::Run(options) => run(options),
     };
@@ -146,20 +194,42 @@ async fn run(options: Run) -> Result<()> {
     let api_server = config.cluster_url.to_string();
     let client = client::build(config).context("cannot create a client for the API server")?;
     let listener = http::listen(options.listen).await?;
+    let metrics = Metrics::default();
+    let port = metrics_port(&options, &client).await?;
     tracing::info!(version = env!("CARGO_PKG_VERSION"), api_server, address = %options.listen, "started");
 
     let ready = http::Ready::default();
-    let settings = settings(&options, &client).await?;
+    let settings = settings(&options, &client, metrics.clone()).await?;
     let namespace = options.lease_namespace.unwrap_or_else(environment::namespace);
     let election = Election::new(client.clone(), &namespace, lease::NAME, &environment::name());
     let controller = controller::run(client, settings, election, ready.clone(), stop.clone());
-    let server = http::serve(listener, ready, stop);
-    futures::try_join!(controller.map(Ok), server)?;
+    let health = http::serve(listener, ready, stop.clone());
+    // A standby is scraped, too.
+    let scraped = async {
+        if let Some((listener, protection)) = port {
+            metrics::server::serve(listener, metrics, protection, stop).await;
+        }
+    };
+    futures::try_join!(controller.map(Ok), health, scraped.map(Ok))?;
     tracing::info!("stopped");
     Ok(())
 }
 
-async fn settings(options: &Run, client: &Client) -> Result<Settings> {
+/// Where metrics are served and to whom, if at all.
+async fn metrics_port(options: &Run, client: &Client) -> Result<Option<(TcpListener, Protection)>> {
+    let protection = match options.metrics {
+        Readers::Off => return Ok(None),
+        Readers::Plain => Protection::None,
+        Readers::Secure => {
+            let host = || format!("etcd-operator-metrics.{}.svc", environment::namespace());
+            let files = options.metrics_certificate.clone().map(Source::Files);
+            Protection::tls(files.unwrap_or_else(|| Source::SelfSigned(host())), client.clone())?
+        }
+    };
+    Ok(Some((http::listen(options.metrics_listen).await?, protection)))
+}
+
+async fn settings(options: &Run, client: &Client, metrics: Metrics) -> Result<Settings> {
     let direct = match options.reach {
         Some(Way::Direct) => true,
         Some(Way::PortForward) => false,
@@ -174,6 +244,7 @@ async fn settings(options: &Run, client: &Client) -> Result<Settings> {
             None => environment::image(own_pod.as_ref())?,
         },
         operator: own_pod.as_ref().map(environment::operator_pods),
+        metrics,
         planted_panic: planted_panic()?,
         domain: options.cluster_domain.clone().unwrap_or_else(environment::domain),
     })

@@ -83,9 +83,9 @@ fn watch_time(query: &str) -> Option<Duration> {
     seconds.parse().ok().map(Duration::from_secs)
 }
 
-impl fmt::Display for Verb {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl Verb {
+    pub fn word(self) -> &'static str {
+        match self {
             Self::Get => "get",
             Self::List => "list",
             Self::Watch => "watch",
@@ -93,7 +93,13 @@ impl fmt::Display for Verb {
             Self::Update => "update",
             Self::Patch => "patch",
             Self::Delete => "delete",
-        })
+        }
+    }
+}
+
+impl fmt::Display for Verb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
     }
 }
 

@@ -24,6 +24,7 @@ use kube::runtime::reflector::ObjectRef;
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::Notify;
+use tracing::Instrument;
 
 use super::ask::Connections;
 use super::execute::Executor;
@@ -34,9 +35,10 @@ use super::report::Reporter;
 use super::secrets::Secrets;
 use crate::caches::{Caches, Key};
 use crate::client::is_forbidden;
+use crate::metrics::{Meter, Metrics};
 use crate::reach::Reach;
 use crate::supervisor::PlantedPanic;
-use crate::telemetry::{chain, log_observation};
+use crate::telemetry::{self, chain, log_observation};
 
 /// What all workers share.
 pub struct Context {
@@ -51,6 +53,7 @@ pub struct Context {
     pub domain: String,
     /// Who we are, for events.
     pub identity: String,
+    pub metrics: Metrics,
     pub planted_panic: PlantedPanic,
 }
 
@@ -65,11 +68,12 @@ pub struct Worker {
     renewal: Option<Timestamp>,
     member_watch: MemberWatch,
     reporter: Reporter,
+    meter: Arc<Meter>,
     round: Round,
 }
 
 impl Worker {
-    pub fn new(key: Key, context: Arc<Context>, wake: Arc<Notify>) -> Self {
+    pub fn new(key: Key, context: Arc<Context>, wake: Arc<Notify>, meter: Arc<Meter>) -> Self {
         Self {
             reporter: Reporter::new(&context),
             member_watch: MemberWatch::new(Arc::clone(&wake)),
@@ -80,6 +84,7 @@ impl Worker {
             connections: Connections::default(),
             secrets: Secrets::default(),
             renewal: None,
+            meter,
             round: Round::default(),
         }
     }
@@ -89,8 +94,11 @@ impl Worker {
         while let Some(cluster) = self.cluster() {
             self.context.planted_panic.strike(&self.key);
             let before = self.round.trouble().cloned();
-            let ended = self.turn(cluster).await;
-            self.log_trouble(before.as_ref());
+            let round = telemetry::round(&self.object());
+            let ended = self.turn(cluster).instrument(round.clone()).await;
+            round.in_scope(|| self.log_trouble(before.as_ref()));
+            let cluster = self.cluster();
+            self.meter.reported(cluster.as_ref().and_then(|it| it.status.as_ref()));
             let now = Timestamp::now();
             let Some(Pause { at_least, at_most }) = self.round.rest(&ended, Clock::at(now)) else { continue };
             // A failure is not made better by looking more often.
@@ -194,10 +202,14 @@ impl Worker {
         log_observation(&self.object(), &goal, &observation.seen);
         let plan =
             match self.round.consider(&goal, &observation.seen, &observation.objects.unseen(), freshness) {
-                Next::Unchanged => return Ended::Idle(Plan::default(), self.member_watch.keep(&observation)),
+                Next::Unchanged => {
+                    self.meter.observed_the_same(observation.seen.now);
+                    return Ended::Idle(Plan::default(), self.member_watch.keep(&observation));
+                }
                 Next::Confirm => return Ended::Moved,
                 Next::Proceed(plan) => plan,
             };
+        self.meter.observed(&goal, &observation.seen, &plan);
         let learns_by = self.member_watch.keep(&observation);
         let (agent_image, operator) = (&context.agent_image, context.operator.as_ref());
         let desired = spec.ok().map(|intent| Desired { intent, names, agent_image, operator });
@@ -229,10 +241,13 @@ impl Worker {
 
     /// Side by side: one that fails holds up nothing else.
     async fn send_beside(&mut self, effects: &[Effect], executor: &Executor<'_>) -> Option<Ended> {
-        let sending = effects.iter().map(|effect| executor.send(&effect.request));
+        let sending = effects.iter().map(|effect| async move {
+            let begun = Instant::now();
+            (executor.send(&effect.request).await, begun.elapsed())
+        });
         let results = futures::future::join_all(sending).await;
         let (now, mut ended) = (Timestamp::now(), None);
-        for (effect, result) in effects.iter().zip(results) {
+        for (effect, (result, took)) in effects.iter().zip(results) {
             if effect.write == SideWrite::Status
                 && let Some(written) = result.as_ref().ok().and_then(|it| EtcdCluster::deserialize(it).ok())
             {
@@ -243,6 +258,7 @@ impl Worker {
             if outcome != Outcome::Done {
                 tracing::debug!(write = effect.write.title(), ?outcome, "write not done");
             }
+            self.meter.requested((&effect.request).into(), &outcome, took);
             ended = self.round.sent(effect, outcome, now).or(ended);
         }
         ended
@@ -261,6 +277,7 @@ impl Worker {
                     result.map_or_else(|outcome| outcome.of(&action.to_string()), |_| Outcome::Done)
                 }
             };
+            self.meter.requested(action.into(), &outcome, begun.elapsed());
             let milliseconds = begun.elapsed().as_millis() as u64;
             self.note(action, &outcome, milliseconds, goal, observation, names);
             if let Some(ended) = self.round.stepped(action, outcome) {

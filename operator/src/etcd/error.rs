@@ -62,6 +62,15 @@ impl Error {
         }
     }
 
+    /// In one word, for metrics.
+    pub(super) fn outcome(&self) -> &'static str {
+        match self {
+            Self::Refused { .. } => "rejected",
+            Self::NoAnswer { .. } => "no_response",
+            Self::Reach(_) | Self::Broken { .. } | Self::Nonsense { .. } | Self::Lost { .. } => "failed",
+        }
+    }
+
     /// Whether the call may have had its effect: observe again before anything else is done.
     pub fn is_ambiguous(&self) -> bool {
         match self {

@@ -19,6 +19,7 @@ mod definitions;
 mod lease;
 mod lifecycle;
 mod manifests;
+mod metrics;
 mod network_policies;
 mod nodes;
 mod objects;
@@ -76,6 +77,11 @@ fn trials() -> Vec<Trial> {
             crds_and_operator_together_are_everything
             removing_the_operator_changes_no_cluster
             the_operators_namespace_accepts_no_cluster;
+        metrics:
+            metrics_are_for_users_that_the_api_server_allows_to_read_them
+            without_the_right_to_review_nobody_reads_metrics_and_the_response_names_it
+            a_certificate_in_files_is_read_again_when_it_changes
+            the_series_of_a_cluster_come_with_it_and_vanish_with_it;
         network_policies:
             a_network_policy_appears_is_put_right_and_goes_with_its_field
             a_network_policy_of_another_owner_is_left_alone_and_named;

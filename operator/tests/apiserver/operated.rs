@@ -7,6 +7,7 @@ use std::time::Duration;
 use etcd_operator::controller::{self, Settings};
 use etcd_operator::http;
 use etcd_operator::lease::{self, Election};
+use etcd_operator::metrics::Metrics;
 use etcd_operator::reach::Reach;
 use etcd_operator::scope::Scope;
 use etcd_operator::supervisor::PlantedPanic;
@@ -41,6 +42,7 @@ fn operator_pods() -> OperatorPods {
 pub struct Operated {
     pub admin: Client,
     pub api: ApiOnly,
+    pub metrics: Metrics,
     stop: oneshot::Sender<()>,
     operator: JoinHandle<()>,
 }
@@ -61,17 +63,19 @@ impl Operated {
         let (stop, stopped) = oneshot::channel::<()>();
         let stopped: BoxFuture<'static, ()> = stopped.map(drop).boxed();
         let election = Election::new(client.clone(), "etcd-operator-system", lease::NAME, "test");
+        let metrics = Metrics::default();
         let settings = Settings {
             scope,
             reach: Reach::Direct,
             agent_image: "example.org/operator:dev".into(),
             operator: Some(operator_pods()),
             domain: "cluster.local".into(),
+            metrics: metrics.clone(),
             planted_panic,
         };
         let running = controller::run(client, settings, election, http::Ready::default(), stopped.shared());
         let admin = api.client().await.expect("an administrator's client");
-        Self { admin, api, stop, operator: tokio::spawn(running) }
+        Self { admin, api, metrics, stop, operator: tokio::spawn(running) }
     }
 
     /// The control plane goes on.

@@ -4,6 +4,7 @@ mod auth;
 mod downgrades;
 mod flags;
 mod judges;
+mod metrics;
 mod processes;
 mod relay;
 mod tls;

@@ -5,6 +5,7 @@ use std::thread::JoinHandle;
 
 use etcd_operator::controller::{self, Settings};
 use etcd_operator::lease::{self, Election};
+use etcd_operator::metrics::Metrics;
 use etcd_operator::scope::Scope;
 use etcd_operator::supervisor::PlantedPanic;
 use etcd_operator::{client, http};
@@ -73,6 +74,7 @@ async fn run(kubeconfig: Kubeconfig, faults: &Faults) {
         agent_image: "example.org/operator:dev".into(),
         operator: None,
         domain: DOMAIN.into(),
+        metrics: Metrics::default(),
         planted_panic: PlantedPanic::default(),
     };
     let election = Election::new(client.clone(), LEASE_NAMESPACE, lease::NAME, "harness");

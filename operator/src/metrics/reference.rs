@@ -1,0 +1,43 @@
+//! The metrics as a page for people; `docs/metrics.md` is this text.
+
+use std::fmt::Write;
+
+use etcd_operator_core::metrics::{ALL, Scope};
+
+const HEAD: &str = "<!-- Generated from core/src/metrics.rs by `make fix`. -->
+
+# Metrics
+
+The operator serves these metrics on port 8443 at `/metrics`; [operations.md](operations.md#monitor-clusters) describes who
+can read them and how to scrape them. Members serve etcd's own metrics on port 2381.
+
+A label has a fixed set of values, except `namespace` and `name`, which are those of an EtcdCluster. Names of phases,
+conditions and reasons are those of [status.md](status.md).
+";
+
+const CLUSTERS: &str = "
+## Of a cluster
+
+The leader serves one set for each EtcdCluster, with the labels `namespace` and `name`. The series of a cluster disappear
+when it is deleted, and from a process that does not lead any more.
+";
+
+const PROCESS: &str = "
+## Of the operator
+
+Every replica of the operator serves these.
+";
+
+pub fn markdown() -> String {
+    let mut text = HEAD.to_owned();
+    for (heading, scope) in [(CLUSTERS, Scope::Cluster), (PROCESS, Scope::Process)] {
+        text.push_str(heading);
+        let _ = writeln!(text, "\n| metric | type | labels | meaning |\n|---|---|---|---|");
+        for metric in ALL.iter().filter(|metric| metric.scope == scope) {
+            let labels: Vec<_> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
+            let (name, kind) = (metric.name, metric.kind.title());
+            let _ = writeln!(text, "| `{name}` | {kind} | {} | {} |", labels.join(", "), metric.help);
+        }
+    }
+    text
+}
