@@ -28,7 +28,7 @@ use crate::form::Wanted;
 use crate::intent::Intent;
 pub use crate::intent::OnStop;
 use crate::names::Names;
-use crate::observe::Objects;
+use crate::observe::{Objects, node_addresses};
 use crate::observed::{Claim, Members, Observed, Ordinal, Unanswered, VolumeForm};
 use crate::plan::{Action, Plan, Refusal, WaitingOn};
 use crate::schedule::Window;
@@ -105,7 +105,8 @@ impl Goal {
     pub fn of(spec: Result<&Intent, &[Problem]>, objects: &Objects, names: &Names) -> Self {
         let in_effect = |_| Self::in_effect(&objects.cluster.spec, objects.replicas());
         let transport = objects.transports().reduce(Transport::or_more).unwrap_or_default();
-        let certificates = chosen_profiles(names, transport, &objects.cluster.spec.security.tls);
+        let (chosen, nodes) = (&objects.cluster.spec.security.tls, node_addresses(objects));
+        let certificates = chosen_profiles(names, transport, chosen, &nodes);
         Self { certificates, ..spec.map_or_else(in_effect, Self::from) }
     }
 

@@ -41,6 +41,7 @@ use crate::tls::{self, Purpose, Section, Transport};
 use crate::validate::validate;
 pub use container::image;
 pub use etcd::{Reply, etcd};
+pub use nodes::addresses as node_addresses;
 
 /// The Kubernetes objects of one cluster. They cannot be printed, because private keys are among them.
 #[derive(Clone)]
@@ -249,7 +250,9 @@ impl Objects {
         // Kubelets report statuses of pods all the time.
         let pod = |pod: &Arc<Pod>| Some(format!("{:?} {:?}", pod.metadata.labels, pod.metadata.annotations));
         let policy = self.network_policy.as_ref().and_then(|policy| policy.resource_version());
-        let objects = [self.cluster.resource_version(), set, budget, policy].into_iter().chain(services);
+        let addresses = Some(format!("{:?}", nodes::addresses(self)));
+        let objects = [self.cluster.resource_version(), set, budget, policy, addresses];
+        let objects = objects.into_iter().chain(services);
         objects.chain(self.pods.values().map(pod)).collect()
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use etcd_operator_core::observed::{Seen, Unread};
 use futures::{FutureExt, StreamExt};
-use k8s_openapi::api::core::v1::{Node, NodeSpec};
+use k8s_openapi::api::core::v1::{Node, NodeSpec, NodeStatus};
 use kube::api::ListParams;
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::reflector::{self, Store};
@@ -107,12 +107,14 @@ fn note(access: &watch::Sender<Access>, now: Access) {
     }
 }
 
-/// Only what decides whether members can run there is kept.
+/// Only what decides whether members can run there is kept, and by which addresses clients reach it.
 fn reduce(node: &mut Node) {
     let spec = node.spec.take().unwrap_or_default();
     let NodeSpec { unschedulable, taints, .. } = spec;
     node.spec = Some(NodeSpec { unschedulable, taints, ..NodeSpec::default() });
-    (node.status, node.metadata.annotations, node.metadata.managed_fields) = (None, None, None);
+    let addresses = node.status.take().and_then(|status| status.addresses);
+    node.status = Some(NodeStatus { addresses, ..NodeStatus::default() });
+    (node.metadata.annotations, node.metadata.managed_fields) = (None, None);
 }
 
 fn forbids(error: &watcher::Error) -> bool {

@@ -29,7 +29,8 @@ pub struct Certificates {
     #[schemars(length(max = MAX_NAMES), inner(length(max = MAX_NAME_LENGTH)), extend("x-kubernetes-list-type" = "set"))]
     pub dns_names: Vec<String>,
 
-    /// Further addresses by which clients connect, such as those of nodes with a NodePort.
+    /// Further addresses by which clients connect. With a NodePort, the operator adds those of the nodes itself if it has
+    /// the optional right to read nodes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = MAX_NAMES), inner(length(max = MAX_ADDRESS_LENGTH)), extend("x-kubernetes-list-type" = "set"))]
     pub ip_addresses: Vec<String>,

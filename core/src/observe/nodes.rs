@@ -1,6 +1,7 @@
-//! Which nodes matter to one cluster.
+//! Which nodes matter to one cluster, and by which addresses clients reach its NodePort.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1::{Node, Pod, PodSpec, Taint, Toleration};
 use kube::ResourceExt;
@@ -8,6 +9,12 @@ use kube::ResourceExt;
 use super::Objects;
 use crate::desired::{ZONE_LABEL, is_default_spreading};
 use crate::observed::{self, Nodes, Seen, Unread};
+use crate::tls::{self, Purpose};
+
+/// Every handshake carries the certificate. Users of larger clusters name the addresses that their clients use.
+const MAX_ADDRESSES: usize = 100;
+/// Names of nodes are not looked up: clients may not know them.
+const ADDRESS_TYPES: [&str; 2] = ["InternalIP", "ExternalIP"];
 
 /// There can be thousands of nodes, and every cluster keeps what it observed. What decides how well members are spread is
 /// where they run, and whether another node accepts one: the first by name stands for all such nodes of its zone.
@@ -34,6 +41,31 @@ pub fn that_matter(objects: &Objects) -> Seen<Nodes, Unread> {
     let other = |zone: Option<&String>| observed::Node { zone: zone.cloned(), accepts_members: true };
     by_name.extend(others.into_iter().map(|(zone, name)| (name.to_owned(), other(zone))));
     Seen::Known(Nodes { by_name, own_rules: has_own_rules(template) })
+}
+
+/// The addresses of nodes that the certificate of the client port has to have. While nodes cannot be read for a reason that passes,
+/// those that it has stay.
+pub fn addresses(objects: &Objects) -> BTreeSet<IpAddr> {
+    let external = objects.cluster.spec.external_access.as_ref();
+    if external.is_none_or(|external| external.node_port.is_none()) {
+        return BTreeSet::new();
+    }
+    let parsed = |text: &String| text.parse().ok();
+    match &objects.nodes {
+        Seen::Known(all) => {
+            let listed =
+                all.iter().flat_map(|node| node.status.iter().flat_map(|it| &it.addresses).flatten());
+            let reachable = listed.filter(|it| ADDRESS_TYPES.contains(&it.type_.as_str()));
+            let sorted: BTreeSet<_> = reachable.filter_map(|it| parsed(&it.address)).collect();
+            sorted.into_iter().take(MAX_ADDRESSES).collect()
+        }
+        Seen::Unknown(Unread::Forbidden | Unread::NotAsked) => BTreeSet::new(),
+        Seen::Unknown(Unread::Failed(_)) => {
+            let secret = objects.secrets.get(&Purpose::Server);
+            let held = secret.and_then(|secret| tls::read(secret.data.as_ref()).ok());
+            held.iter().flat_map(|it| &it.ip_addresses).filter_map(parsed).collect()
+        }
+    }
 }
 
 pub fn of_pod(pod: &Pod) -> Option<&str> {
@@ -96,8 +128,9 @@ mod tests {
     fn objects(spec: Value, running_on: [&str; 3], nodes: &[Value]) -> Objects {
         let mut cluster = json!({"metadata": {"name": "kv", "namespace": "ns", "uid": "uid"}, "spec": spec});
         cluster["spec"]["security"] = json!({"tls": {"enabled": false}});
-        let intent = validate(&serde_json::from_value(cluster).expect("a cluster")).expect("it is valid");
-        let mut objects = settled(&intent);
+        let cluster = serde_json::from_value(cluster).expect("a cluster");
+        let mut objects = settled(&validate(&cluster).expect("it is valid"));
+        objects.cluster = Arc::new(cluster);
         let pod = |node: &str| {
             let pod = json!({"metadata": {"name": "kv"}, "spec": {"containers": [], "nodeName": node}});
             Arc::new(serde_json::from_value(pod).expect("a pod"))
@@ -106,6 +139,57 @@ mod tests {
         let node = |it: &Value| Arc::new(serde_json::from_value(it.clone()).expect("a node"));
         objects.nodes = Seen::Known(nodes.iter().map(node).collect());
         objects
+    }
+
+    #[test]
+    fn a_node_port_is_reached_by_the_addresses_of_nodes() {
+        let node = |name: &str, addresses: Value| json!({"metadata": {"name": name}, "status": {"addresses": addresses}});
+        let address = |type_: &str, address: &str| json!({"type": type_, "address": address});
+        let all = [
+            node("n2", json!([address("InternalIP", "10.0.0.2"), address("Hostname", "n2")])),
+            node("n1", json!([address("InternalIP", "10.0.0.1"), address("ExternalIP", "2001:db8::1")])),
+            json!({"metadata": {"name": "new"}}),
+        ];
+        let running_on = ["n1", "n2", "n1"];
+        let texts = |objects: &Objects| {
+            addresses(objects).iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(texts(&objects(json!({}), running_on, &all)), "", "nobody comes through nodes");
+        let open = json!({"externalAccess": {"nodePort": {}}});
+        let mut opened = objects(open.clone(), running_on, &all);
+        assert_eq!(texts(&opened), "10.0.0.1 10.0.0.2 2001:db8::1");
+        let before = opened.unseen();
+        let further = node("n3", json!([address("InternalIP", "10.0.0.3")]));
+        let Seen::Known(nodes) = &mut opened.nodes else { panic!("they were read") };
+        nodes.push(Arc::new(serde_json::from_value(further).expect("a node")));
+        assert_ne!(opened.unseen(), before, "a settled cluster notices it");
+
+        let many: Vec<_> = (0..200)
+            .map(|it| node(&format!("n{it}"), json!([address("InternalIP", &format!("10.0.1.{it}"))])))
+            .collect();
+        assert_eq!(addresses(&objects(open, running_on, &many)).len(), MAX_ADDRESSES);
+    }
+
+    #[test]
+    fn addresses_stay_in_the_certificate_while_nodes_cannot_be_read_and_not_without_the_right() {
+        let mut objects = objects(json!({"externalAccess": {"nodePort": {}}}), ["n1", "n2", "n3"], &[]);
+        let part = |text: &str| k8s_openapi::ByteString(text.into());
+        let data = BTreeMap::from([
+            (tls::CERTIFICATE_KEY.to_owned(), part(include_str!("../tls/testdata/leaf.crt"))),
+            (tls::AUTHORITY_KEY.to_owned(), part(include_str!("../tls/testdata/ca.crt"))),
+            (tls::PRIVATE_KEY.to_owned(), part("a key")),
+        ]);
+        let secret = k8s_openapi::api::core::v1::Secret { data: Some(data), ..Default::default() };
+        objects.secrets.insert(Purpose::Server, Arc::new(secret));
+        for (why, expected) in [
+            (Unread::Failed("no answer".into()), vec!["127.0.0.1", "fd00::1"]),
+            (Unread::Forbidden, vec![]),
+            (Unread::NotAsked, vec![]),
+        ] {
+            objects.nodes = Seen::Unknown(why.clone());
+            let kept: Vec<_> = addresses(&objects).iter().map(ToString::to_string).collect();
+            assert_eq!(kept, expected, "{why:?}");
+        }
     }
 
     fn node(name: &str, zone: &str, spec: Value) -> Value {

@@ -1,6 +1,6 @@
 //! What each certificate of a cluster has to be like.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 
 use jiff::{SignedDuration, Timestamp};
@@ -44,12 +44,18 @@ pub enum Usage {
 pub type Profiles = BTreeMap<Purpose, Profile>;
 
 pub fn profiles(names: &Names, transport: Transport) -> Profiles {
-    chosen_profiles(names, transport, &Tls::default())
+    chosen_profiles(names, transport, &Tls::default(), &BTreeSet::new())
 }
 
-/// With what users chose.
-pub fn chosen_profiles(names: &Names, transport: Transport, tls: &Tls) -> Profiles {
-    let chosen = tls.certificates.clone().unwrap_or_default();
+/// With what users chose, and the addresses of nodes through which clients connect. Whether a certificate of their own has these
+/// is for users to decide.
+pub fn chosen_profiles(names: &Names, transport: Transport, tls: &Tls, nodes: &BTreeSet<IpAddr>) -> Profiles {
+    let mut chosen = tls.certificates.clone().unwrap_or_default();
+    let named: BTreeSet<IpAddr> = chosen.ip_addresses.iter().filter_map(|it| it.parse().ok()).collect();
+    let own = IpAddr::from(Ipv4Addr::LOCALHOST);
+    let is_ours = Source::of(tls).is_operator();
+    let further = nodes.iter().filter(|it| is_ours && **it != own && !named.contains(it));
+    chosen.ip_addresses.extend(further.map(ToString::to_string));
     let needed = Purpose::ALL.into_iter().filter(|purpose| purpose.is_needed(transport));
     let mut profiles: Profiles = needed.map(|purpose| (purpose, profile(purpose, names, &chosen))).collect();
     // Peers accept nothing but their own authority.
@@ -243,10 +249,19 @@ mod tests {
             ip_addresses: vec!["2001:DB8::0:1".into()],
         };
         let tls = Tls { certificates: Some(certificates), ..Tls::default() };
-        let (chosen, defaults) = (chosen_profiles(&names(), both(), &tls), profiles(&names(), both()));
+        let nodes = ["192.0.2.1", "2001:db8::1", "127.0.0.1"].map(|it| it.parse().expect("an address"));
+        let chosen = chosen_profiles(&names(), both(), &tls, &BTreeSet::from(nodes));
+        let defaults = profiles(&names(), both());
         let server = &chosen[&Purpose::Server];
         assert_eq!(server.dns_names.last().map(String::as_str), Some("etcd.example.com"));
-        assert_eq!(server.ip_addresses, ["127.0.0.1", "2001:db8::1"], "as certificates have them");
+        assert_eq!(server.ip_addresses, ["127.0.0.1", "2001:db8::1", "192.0.2.1"], "each once");
+        let own = Tls { certificate_secret: Some("own".into()), ..tls };
+        let own = chosen_profiles(&names(), both(), &own, &BTreeSet::from(nodes));
+        assert_eq!(
+            own[&Purpose::Server].ip_addresses,
+            ["127.0.0.1", "2001:db8::1"],
+            "nobody asked for nodes"
+        );
         assert_eq!((server.validity_seconds, server.key_algorithm), (3600, KeyAlgorithm::ECDSAP384));
         assert_eq!(chosen[&Purpose::Peer].dns_names, defaults[&Purpose::Peer].dns_names);
         let authority = Purpose::ClientAuthority;

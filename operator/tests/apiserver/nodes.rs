@@ -25,6 +25,7 @@ pub async fn nodes_are_read_as_soon_as_that_is_allowed() {
             "name": "n1", "labels": {"topology.kubernetes.io/zone": "a"}, "annotations": {"note": "long"},
         },
         "spec": {"unschedulable": true, "podCIDR": "10.0.0.0/24"},
+        "status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.1"}], "images": [{"names": ["etcd"]}]},
     }))
     .expect("a node");
     let all = Api::<Node>::all(api.client().await.expect("a client"));
@@ -51,6 +52,9 @@ pub async fn nodes_are_read_as_soon_as_that_is_allowed() {
     );
     let spec = node.spec.as_ref().expect("a spec");
     assert_eq!((spec.unschedulable, &spec.pod_cidr), (Some(true), &None));
-    assert_eq!((&node.metadata.annotations, &node.status), (&None, &None), "what nobody needs is kept");
+    let status = node.status.as_ref().expect("a status");
+    let addresses = status.addresses.iter().flatten().map(|it| it.address.as_str());
+    assert_eq!(addresses.collect::<Vec<_>>(), ["192.0.2.1"]);
+    assert_eq!((&node.metadata.annotations, &status.images), (&None, &None), "what nobody needs is kept");
     filling.abort();
 }

@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
 use kube::CustomResourceExt;
@@ -124,7 +124,12 @@ fn a_live_field_changes_the_goal_or_leads_to_a_write_beside_the_plan() {
             writes(&after, &objects).iter().map(|write| write.object.title(&names)).collect();
         assert_eq!(written, expected.get(field).copied().unwrap_or_default(), "{field}");
         let goal = |intent: &Intent, spec: EtcdClusterSpec| Goal {
-            certificates: chosen_profiles(&names, intent.form.transport, &spec.security.tls),
+            certificates: chosen_profiles(
+                &names,
+                intent.form.transport,
+                &spec.security.tls,
+                &BTreeSet::new(),
+            ),
             ..Goal::from(intent)
         };
         let specs = edited(field);

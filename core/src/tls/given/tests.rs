@@ -33,7 +33,7 @@ fn profile(names: &[&str]) -> Profile {
         }),
         ..api::Tls::default()
     };
-    chosen_profiles(&all, clients, &tls)[&Purpose::Server].clone()
+    chosen_profiles(&all, clients, &tls, &Default::default())[&Purpose::Server].clone()
 }
 
 const VERIFIED: Verified = Verified { key: Key::Matches, chain: Chain::Complete };
