@@ -277,8 +277,12 @@ fn edit_volumes(world: &mut World) {
     world.edit_volumes(Volumes { mebibytes, class });
 }
 
-/// The API server rejects authentication without TLS for clients.
+/// The API server rejects authentication without TLS for clients. Who adopts volumes keeps the transport of their members until
+/// pods exist.
 fn edit_transport(world: &mut World) {
+    if world.lineage.deleted.is_some() && world.kube.objects.transport().is_none() {
+        return;
+    }
     let Some(cluster) = world.kube.objects.cluster.as_ref().filter(|cluster| !cluster.deleting) else {
         return;
     };
