@@ -92,13 +92,12 @@ impl World {
     pub fn watch_creation(&mut self, ordinal: Ordinal) {
         let Some(form) = self.kube.objects.pods.get(&ordinal).map(|pod| pod.template.form) else { return };
         self.note(|| format!("pod {ordinal} is created in form {}", form.number));
-        // Pods that are still to join are none of the rollout.
-        let members = self.members();
-        let votes = |it: Ordinal| members.values().any(|peer| peer.ordinal == it && !peer.learner);
-        let another = self.pods_of(form).any(|it| it != ordinal && votes(it));
+        let another = self.pods_of(form).any(|it| it != ordinal);
         // Without a quorum, members that cannot start are created again before one of them can prove anything.
         let quorum = self.kube.sandboxes.values().any(|sandbox| sandbox.ready);
-        if quorum && self.is_on_trial(form) && another && self.ended.observed > ENOUGH {
+        // Two operators overtake each other.
+        let enough = if self.has_rivals { 2 * ENOUGH } else { ENOUGH };
+        if quorum && self.is_on_trial(form) && another && self.ended.observed > enough {
             self.violate(Violation::FormSpread(ordinal));
         }
     }
