@@ -37,7 +37,7 @@ use crate::observed::{
 use crate::order::{self, BootstrapOrder};
 use crate::request::{Object, Role};
 use crate::round::{Handshakes, Memory, Unseen};
-use crate::tls::{self, Purpose, Section, Transport};
+use crate::tls::{self, PeerPort, Purpose, Schemes, Section, Transport};
 use crate::validate::validate;
 pub use container::image;
 pub use etcd::{Reply, etcd};
@@ -110,15 +110,29 @@ impl Objects {
         self.set.as_deref().map_or_else(there, replicas)
     }
 
-    /// What pods are made with: as it was recorded, else as the StatefulSet or a pod has it. Those that a previous cluster
-    /// left say nothing.
+    /// What pods are made with: as it was recorded, else as the StatefulSet or a pod has it, and before the first pod as the
+    /// bootstrap order has its URLs. What a previous cluster left says nothing.
     pub fn transport(&self) -> Option<Transport> {
         let recorded = self.record.as_deref().and_then(Record::parse).map(|it| it.form.transport);
         let of_pod = |pod: &Arc<Pod>| {
             let config = member_config(pod.spec.as_ref()?)?;
             (Some(config.cluster_uid) == self.cluster.uid()).then_some(config.transport)
         };
-        recorded.or_else(|| self.transport_of_new_pods()).or_else(|| self.pods.values().find_map(of_pod))
+        recorded
+            .or_else(|| self.transport_of_new_pods())
+            .or_else(|| self.pods.values().find_map(of_pod))
+            .or_else(|| self.transport_of_order())
+    }
+
+    fn transport_of_order(&self) -> Option<Transport> {
+        let order = BootstrapOrder::parse(self.order.as_ref()?.data.as_ref()?.get(order::KEY)?).ok()?;
+        let peers = if Schemes::of(order.members.values().map(String::as_str)).https {
+            PeerPort::Https
+        } else {
+            PeerPort::Http
+        };
+        let asked_for = Transport::asked_for(&self.cluster.spec.security.tls);
+        order.armed.then_some(Transport { peers, ..asked_for })
     }
 
     fn transport_of_new_pods(&self) -> Option<Transport> {
@@ -135,8 +149,10 @@ impl Objects {
     pub fn target(&self) -> Option<Transport> {
         let tls = &validate(&self.cluster).ok().map(|_| &self.cluster.spec.security.tls)?;
         let (in_effect, applied) = (self.transport(), intent::asked(&self.cluster).0.apply_tls);
-        let recorded = self.record.as_deref().and_then(Record::parse).and_then(|record| record.tls);
-        Some(Section::of(tls, applied, in_effect, recorded.as_ref()).target(tls, in_effect))
+        let record = self.record.as_deref().and_then(Record::parse);
+        let bootstraps = self.order.is_some() && !Forms::of(self.set.as_deref(), record.as_ref()).unmarked;
+        let recorded = record.and_then(|record| record.tls);
+        Some(Section::of(tls, applied || bootstraps, in_effect, recorded.as_ref()).target(tls, in_effect))
     }
 
     /// Everything that pods have, will have or should have: it decides which certificates are needed.

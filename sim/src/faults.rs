@@ -87,7 +87,10 @@ impl Faults {
         if world.random.chance(self.order_deleted) && world.kube.objects.order.take().is_some() {
             world.note(|| "a user deletes the bootstrap order".into());
         }
-        if world.random.chance(self.record_deleted) && world.kube.objects.record.take().is_some() {
+        if world.random.chance(self.record_deleted)
+            && self.transport_stays_known(world)
+            && world.kube.objects.record.take().is_some()
+        {
             world.kube.objects.cleared.clear();
             world.kube.objects.section = None;
             world.note(|| "a user deletes the record of the form".into());
@@ -108,7 +111,10 @@ impl Faults {
         if self.give > 0 && world.random.chance(self.give) {
             give(world);
         }
-        if world.random.chance(self.set_deleted) && world.kube.objects.set.take().is_some() {
+        if world.random.chance(self.set_deleted)
+            && self.transport_stays_known(world)
+            && world.kube.objects.set.take().is_some()
+        {
             world.note(|| "a user deletes the StatefulSet".into());
         }
         if world.random.chance(self.status_lost)
@@ -126,6 +132,13 @@ impl Faults {
         if world.random.chance(self.recreate) {
             recreate(world);
         }
+    }
+
+    /// Without record, StatefulSet and pods nothing shows what the members on volumes are listed with, so pods get what the
+    /// spec asks for.
+    fn transport_stays_known(&self, world: &World) -> bool {
+        let objects = &world.kube.objects;
+        self.edit_transport == 0 || objects.record.is_some() && objects.set.is_some()
     }
 
     /// Without a status and without volumes nothing shows that there was a previous cluster.
@@ -270,8 +283,12 @@ fn edit_volumes(world: &mut World) {
     world.edit_volumes(Volumes { mebibytes, class });
 }
 
-/// The API server rejects authentication without TLS for clients.
+/// The API server rejects authentication without TLS for clients. Who adopts volumes keeps the transport of their members until
+/// pods exist.
 fn edit_transport(world: &mut World) {
+    if world.lineage.deleted.is_some() && world.kube.objects.transport().is_none() {
+        return;
+    }
     let Some(cluster) = world.kube.objects.cluster.as_ref().filter(|cluster| !cluster.deleting) else {
         return;
     };

@@ -38,9 +38,13 @@ impl World {
 
     pub fn delete_cluster(&mut self, on_delete: OnDelete) {
         self.note(|| format!("a user deletes the cluster: {on_delete:?}"));
-        if let Some(cluster) = &self.kube.objects.cluster {
+        let objects = &self.kube.objects;
+        if let Some(cluster) = &objects.cluster {
             let goal = Goal { on_delete, ..cluster.goal.clone() };
-            self.lineage.deleted = Some(Cluster { goal, ..cluster.clone() });
+            // Whoever adopts volumes has to ask for what their members are listed with.
+            let peers = objects.transport().unwrap_or_else(|| objects.target()).peers;
+            let tls = Tls { peer_tls_enabled: peers.scheme().is_tls(), ..cluster.tls.clone() };
+            self.lineage.deleted = Some(Cluster { goal, tls, ..cluster.clone() });
         }
         self.kube.delete_cluster(on_delete);
     }

@@ -200,7 +200,10 @@ impl Objects {
         let recorded = self.record.filter(|it| it.cluster == cluster).map(|it| it.form.transport);
         let of_set = self.set.map(|it| it.spec.template).filter(|it| it.cluster == cluster);
         let mut of_pods = self.pods.values().map(|it| it.template).filter(|it| it.cluster == cluster);
-        recorded.or_else(|| Some(of_set.or_else(|| of_pods.next())?.form.transport))
+        let of_pods = recorded.or_else(|| Some(of_set.or_else(|| of_pods.next())?.form.transport));
+        let order = self.order.filter(|it| it.cluster == cluster && it.armed);
+        let asked_for = Transport::asked_for(&self.cluster.as_ref()?.tls);
+        of_pods.or_else(|| Some(Transport { peers: order?.peers.into(), ..asked_for }))
     }
 }
 

@@ -32,8 +32,8 @@ impl Objects {
     pub fn target(&self) -> Transport {
         let Some(cluster) = &self.cluster else { return Transport::default() };
         let (tls, in_effect) = (&cluster.tls, self.transport());
-        Section::of(tls, cluster.goal.asked.apply_tls, in_effect, self.section.as_ref())
-            .target(tls, in_effect)
+        let applied = cluster.goal.asked.apply_tls || self.order.is_some();
+        Section::of(tls, applied, in_effect, self.section.as_ref()).target(tls, in_effect)
     }
 
     /// The form that pods should have in the end.

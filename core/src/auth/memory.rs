@@ -33,8 +33,8 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// What to ask now, if anything. `loses_identity`: authentication must not be enabled, whatever the spec says of it.
-    /// `password` is the version of a Secret that has one.
+    /// What to ask now, if anything. `loses_identity`: authentication must not be enabled, whatever the spec says of it, so
+    /// every observation asks. `password` is the version of a Secret that has one.
     pub fn questions(
         &self,
         wanted: &Wanted,
@@ -47,7 +47,7 @@ impl Memory {
         }
         let last = self.answer.as_ref().map(|(_, auth)| auth.enabled);
         let is_old = |at: Timestamp| now < at || now.duration_since(at) >= EVERY;
-        let due = self.answer.as_ref().is_none_or(|(at, _)| is_old(*at));
+        let due = loses_identity || self.answer.as_ref().is_none_or(|(at, _)| is_old(*at));
         let differs = last != Some(wanted.is_enabled());
         let users = wanted.is_enabled() && (last != Some(true) || !self.complete);
         let unverified = last == Some(true) && password.is_some() && self.verified.as_deref() != password;
@@ -131,6 +131,14 @@ mod tests {
         assert_eq!(asked(&memory, &Wanted::Unknown, 0), None);
         let alone = Some(Questions { wanted: false, users: false, password: false });
         assert_eq!(memory.questions(&Wanted::Unknown, true, None, at(0)), alone);
+        let mut answered = Memory::default();
+        answered.note(auth(false, None), None, at(0));
+        assert_eq!(answered.questions(&Wanted::Disabled, false, None, at(1)), None);
+        assert_eq!(
+            answered.questions(&Wanted::Disabled, true, None, at(1)),
+            alone,
+            "before clients lose TLS"
+        );
         let both = Some(Questions { wanted: true, users: true, password: false });
         assert_eq!(asked(&memory, &ON, 0), both);
         memory.note(auth(false, None), None, at(0));

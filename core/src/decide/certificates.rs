@@ -71,13 +71,18 @@ pub fn successors(goal: &Goal, seen: &Observed) -> Plan {
     let Some(trusts) = trusts(goal, seen).filter(|_| seen.cluster.formed.is_some()) else {
         return Plan::default();
     };
+    // A successor would hide which authority a user has to restore.
+    if judge(&goal.certificates, seen).values().any(|state| *state == State::AuthorityLost) {
+        return Plan::default();
+    }
     let accepted = seen.cluster.rotation.as_ref().map(|(token, _)| token);
     let asked = goal.asked.rotation.as_ref().filter(|token| Some(*token) != accepted);
     // A rotation that is under way ends first: otherwise there would be more and more authorities to trust.
     if trusts.iter().any(|(_, trust)| trust.is_rotating() && trust.next.is_none()) {
         return Plan::default();
     }
-    let is_due = |trust: &Trust<'_>| trust.next.is_some() || trust.rotation(&goal.certificates) <= seen.now;
+    // One that was created since a request was accepted is not part of it.
+    let is_due = |trust: &Trust<'_>| trust.rotation(&goal.certificates) <= seen.now;
     let begins = asked.is_some() || trusts.iter().any(|(_, trust)| is_due(trust));
     let lacking = trusts.iter().filter(|(_, trust)| begins && trust.next.is_none());
     let actions: Vec<Action> =

@@ -352,6 +352,22 @@ fn the_transport_of_a_cluster_is_that_of_its_record_its_set_or_a_pod() {
     let plain = Some(Transport::default());
     let mut there = objects(&[]);
     assert_eq!(there.transport(), None, "there is nothing yet");
+    let order = |armed: bool, scheme: &str| {
+        let members =
+            BTreeMap::from([("kv-0".into(), format!("{scheme}://kv-0.kv-peer.ns.svc.cluster.local:2380"))]);
+        let (protocol_version, cluster_uid, nonce) = (Protocol::CURRENT, "uid".into(), "nonce".into());
+        let order = BootstrapOrder { protocol_version, cluster_uid, attempt: 1, armed, nonce, members };
+        let data = BTreeMap::from([(order::KEY.to_owned(), order.render())]);
+        Some(Arc::new(ConfigMap { data: Some(data), ..ConfigMap::default() }))
+    };
+    there.order = order(false, "http");
+    assert_eq!(there.transport(), None, "no pod uses an order that is not armed");
+    there.order = order(true, "http");
+    let peers = PeerPort::Http;
+    assert_eq!(there.transport(), Some(Transport { peers, ..Transport::TLS }), "of the order");
+    there.order = order(true, "https");
+    assert_eq!(there.transport(), tls, "of the order");
+    there.order = order(true, "http");
     there.pods = pod(&made_from(true));
     assert_eq!(there.transport(), tls, "of a pod");
     there.set = Some(Arc::new(made_from(false)));

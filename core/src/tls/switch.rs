@@ -37,7 +37,8 @@ pub enum Section {
 }
 
 impl Section {
-    /// `applied`: a user asks for it by an annotation. `recorded` is none before such an operator has recorded it.
+    /// `applied`: a user asks for it by an annotation, or the cluster bootstraps, so that every edit is one of its own time.
+    /// `recorded` is none before such an operator has recorded it.
     pub fn of(tls: &Tls, applied: bool, in_effect: Option<Transport>, recorded: Option<&Self>) -> Self {
         let Some(in_effect) = in_effect.filter(|_| !applied) else { return Self::InForce };
         match recorded {
@@ -67,7 +68,8 @@ impl Switch {
 
     pub fn of(tls: &Tls, applied: bool, seen: &Observed) -> Self {
         let recorded = seen.record.as_ref().and_then(|record| record.tls.as_ref());
-        let section = Section::of(tls, applied, seen.transport, recorded);
+        let bootstraps = seen.order.is_some() && !seen.set.as_ref().is_some_and(|set| set.unmarked);
+        let section = Section::of(tls, applied || bootstraps, seen.transport, recorded);
         let target = section.target(tls, seen.transport);
         let form = match seen.transport {
             None => target,
@@ -86,7 +88,8 @@ impl Switch {
 /// In plain text the operator has no name, so etcd's authentication is disabled before. While etcd has not reported that, a
 /// member in plain text proves it: none is created before.
 fn next_clients(target: Transport, in_effect: Transport, seen: &Observed) -> ClientPort {
-    let might_deny = match &seen.auth {
+    // What is remembered from before a quorum was lost proves nothing.
+    let might_deny = match seen.auth.as_ref().filter(|_| seen.etcd.members.known().is_some()) {
         Some(auth) => auth.enabled,
         None => transports(seen).all(|it| it.clients.is_tls()),
     };

@@ -8,7 +8,7 @@ use crate::auth::Auth;
 use crate::form::Digest;
 use crate::member::MemberProgress;
 use crate::observed::{
-    ClusterId, FormRecord, Formed, MemberId, Members, Ordinal, Pod, Process, Seen, Set, Unanswered,
+    ClusterId, FormRecord, Formed, MemberId, Members, Order, Ordinal, Pod, Process, Seen, Set, Unanswered,
 };
 use crate::version::Version;
 
@@ -169,6 +169,19 @@ fn what_no_operator_put_into_effect_waits_for_an_edit() {
 }
 
 #[test]
+fn an_edit_while_the_cluster_bootstraps_takes_effect_afterwards() {
+    let mut seen = seen(PeerPort::Http, &[PeerPort::Http; 3], &[HTTP; 3]);
+    seen.record = None;
+    seen.order = Some(Order { uid: "order".into(), armed: true, size: 3 });
+    let section = |seen: &Observed| Switch::of(&tls(true), false, seen).section;
+    assert_eq!(section(&seen), Section::InForce);
+    if let Some(set) = &mut seen.set {
+        set.unmarked = true;
+    }
+    assert_ne!(section(&seen), Section::InForce, "an older operator bootstrapped it");
+}
+
+#[test]
 fn before_the_bootstrap_nothing_changes() {
     let mut seen = seen(PeerPort::Http, &[PeerPort::Http; 3], &[]);
     seen.cluster.formed = None;
@@ -184,6 +197,11 @@ fn clients_keep_tls_until_authentication_is_known_to_be_disabled() {
         cluster.auth = unsafe_now;
         assert_eq!((clients(&cluster, false), clients(&cluster, true)), (ClientPort::Both, ClientPort::Both));
     }
+    cluster.auth = auth(false);
+    let unknown = Seen::Unknown(Unanswered::NoLinearizableRead);
+    let members = std::mem::replace(&mut cluster.etcd.members, unknown);
+    assert_eq!(clients(&cluster, false), ClientPort::Both, "what is remembered proves nothing");
+    (cluster.auth, cluster.etcd.members) = (None, members);
     // It was known when this pod was created.
     cluster.pods.insert(Ordinal(2), pod(PeerPort::Http));
     assert_eq!(clients(&cluster, false), ClientPort::Http);
