@@ -40,7 +40,7 @@ pub enum State {
 /// Which certificate of a user is copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Copy {
-    /// The one that the user gives, into a Secret that is not there.
+    /// The one that the user gives, into a Secret that does not exist.
     First,
     /// The one that the user gives, instead of the one that is there.
     Given,
@@ -194,7 +194,7 @@ fn of_given(
     if held.fingerprint == given.fingerprint {
         return State::Valid { until: held.not_after, renewal: users_renewal(held) };
     }
-    // Whoever accepts the one that is there accepts this one, too; and nobody accepts one that has expired.
+    // What accepts the one in use accepts this one, too, and nothing accepts one that has expired.
     let same_issuer = is_copy && held.signed_by.is_some() && held.signed_by == given.signed_by;
     if !in_use || same_issuer || held.not_after <= seen.now {
         return State::Copied(Copy::Given);

@@ -60,7 +60,7 @@ pub fn problems(profile: &Profile, seen: &Observed) -> Vec<Problem> {
 fn of_leaf(leaf: &Leaf, profile: &Profile, now: Timestamp) -> Vec<Problem> {
     let Leaf { certificate, serves, connects, is_authority } = leaf;
     let (names, addresses) = (&certificate.dns_names, &certificate.ip_addresses);
-    // A wildcard is not enough: etcd looks up exact names to compare the address of whoever connects.
+    // A wildcard is not enough: etcd looks up exact names to compare the address of a client.
     let missing_names = profile.dns_names.iter().filter(|it| !names.contains(it));
     let missing = missing_names.chain(profile.ip_addresses.iter().filter(|it| !addresses.contains(it)));
     let missing: Vec<String> = missing.cloned().collect();
