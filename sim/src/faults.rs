@@ -130,7 +130,7 @@ impl Faults {
             world.delete_cluster(on_delete);
         }
         if world.random.chance(self.recreate) {
-            recreate(world);
+            recreate(world, self.edit_transport == 0);
         }
     }
 
@@ -335,14 +335,16 @@ const NOBODY: u64 = 0;
 
 /// A deleted cluster is created again, with or without the volumes that it left. Where those block it, a user names their
 /// owner in the annotation, or deletes them. A user who asked for an adoption does not revoke it: agents accept a volume only
-/// while the annotation names its owner, so an adoption that is half done would stay so.
-fn recreate(world: &mut World) {
+/// while the annotation names its owner, so an adoption that is half done would stay so. Nobody adopts the volumes of a cluster that
+/// was deleted in the middle of a switch: their members are listed with different schemes.
+fn recreate(world: &mut World, may_adopt: bool) {
     let objects = &world.kube.objects;
     let left = objects.claims.values().next().map(|claim| claim.cluster_uid);
     let deleted = world.lineage.deleted.clone();
     if let (None, Some(Cluster { uid: former, goal, form, tls, .. })) = (&objects.cluster, deleted) {
         let choices = [None, Some(former), left, left, Some(NOBODY)];
-        let adopts = world.random.pick(&choices).copied().flatten().map(|former| uid("cluster", former));
+        let adopts = world.random.pick(&choices).copied().flatten().filter(|_| may_adopt);
+        let adopts = adopts.map(|former| uid("cluster", former));
         world.create_cluster(Goal { adopts, on_delete: OnDelete::Retain, ..goal }, form, tls);
         return;
     }
@@ -351,7 +353,7 @@ fn recreate(world: &mut World) {
     if foreign.is_empty() || objects.cluster.as_ref().and_then(adopted).is_some() {
         return;
     }
-    if world.random.chance(500) {
+    if world.random.chance(500) || !may_adopt {
         world.note(|| "a user deletes the volumes of the previous cluster".into());
         for ordinal in foreign {
             if let Some(claim) = world.kube.objects.claims.get_mut(&ordinal) {

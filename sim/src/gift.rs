@@ -122,7 +122,9 @@ impl World {
         // Certificates have their times in whole seconds.
         let has_passed = |since: Tick| self.now + SECOND >= since + pickup;
         let knows = client.is_some_and(|it| it.trusts.contains(key) && has_passed(it.issued));
-        if !self.servers.is_empty() && !knows {
+        let mut pods = self.kube.objects.pods.values();
+        let serves_tls = pods.any(|pod| pod.template.form.transport.clients.is_tls());
+        if !self.servers.is_empty() && serves_tls && !knows {
             self.violate(Violation::ClientsDistrust);
         }
     }
