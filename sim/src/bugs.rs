@@ -9,6 +9,9 @@ use etcd_operator_core::plan::{Action, Plan, Refusal, WaitingOn};
 use etcd_operator_core::tls::{Cause, Key, Purpose, Schemes};
 use jiff::Timestamp;
 
+/// Longer than clients have to read their certificates.
+const LONG_AGO: Timestamp = Timestamp::constant(-1_000_000, 0);
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
     /// Every voter is taken for a serving one, so that a healthy one is removed although too few are left.
@@ -117,7 +120,7 @@ impl Bug {
             && let Some(Seen::Known(held)) =
                 seen.secrets.get_mut(&Purpose::Client).map(|it| &mut it.certificate)
         {
-            held.not_before = Timestamp::UNIX_EPOCH;
+            held.not_before = LONG_AGO;
         }
         if self == Self::KeyAssumed {
             seen.given.iter_mut().for_each(|given| given.verified.key = Key::Matches);
