@@ -241,12 +241,18 @@ impl Script {
         self.faults.give = if random.chance(300) { random.below(8) } else { 0 };
     }
 
+    /// The same without users who change the transport or give certificates while members run.
+    pub fn with_settled_tls(mut self) -> Self {
+        (self.faults.edit_transport, self.faults.give) = (0, 0);
+        self
+    }
+
     /// The same as it was before there was TLS.
     pub fn in_plain_text(mut self) -> Self {
         (self.faults.leaf_deleted, self.faults.authority_deleted) = (0, 0);
-        (self.faults.rotate, self.faults.give, self.faults.auth) = (0, 0, 0);
-        self.faults.edit_transport = 0;
-        Self { tls: Transport::default(), lifetime: None, auth: Wanted::Unknown, ..self }
+        (self.faults.rotate, self.faults.auth) = (0, 0);
+        let settled = self.with_settled_tls();
+        Self { tls: Transport::default(), lifetime: None, auth: Wanted::Unknown, ..settled }
     }
 
     pub fn run(&self) -> Result<Success, Failure> {
