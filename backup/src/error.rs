@@ -86,14 +86,14 @@ fn reason(error: &object_store::Error) -> Reason {
 }
 
 /// The store's own words: code and message of its response, else all that the client says, down to the first cause.
-fn words(error: &object_store::Error) -> String {
+pub fn words(error: &object_store::Error) -> String {
     let text = error.to_string();
     let element = |name: &str| {
         let (_, rest) = text.split_once(&format!("<{name}>"))?;
         Some(rest.split_once(&format!("</{name}>"))?.0.to_owned())
     };
     if let (Some(code), Some(message)) = (element("Code"), element("Message")) {
-        return format!("the store responds {code}: {message}");
+        return format!("the store responds {code}: {}", message.trim_end_matches('.'));
     }
     let mut words = text;
     let mut cause = error.source();

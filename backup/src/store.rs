@@ -14,7 +14,7 @@ use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{Certificate, ClientOptions, ObjectStore, RetryConfig};
 
-use crate::error::Error;
+use crate::error::{Error, words};
 
 /// The store answers a request, or sends the next bytes of an object, within this time. A part has to arrive in it, too.
 const SILENCE: Duration = Duration::from_secs(120);
@@ -32,7 +32,10 @@ impl Store {
     pub fn open(inputs: &Inputs) -> Result<Self, Error> {
         let settings = &inputs.store;
         let location = settings.place.location();
-        let failed = |error: object_store::Error| Error::store(format!("open the store {location}"), &error);
+        let failed = |error: object_store::Error| {
+            let way_out = "check `store`; authorities can be given in store.caFile";
+            Error::Configuration(format!("cannot open the store {location}: {}: {way_out}", words(&error)))
+        };
         let credentials = credentials(settings)?;
         let retry = RetryConfig {
             max_retries: MAX_RETRIES,
@@ -147,7 +150,8 @@ fn client(settings: &Settings, endpoint: Option<&str>) -> Result<ClientOptions, 
     let mut options =
         ClientOptions::new().with_timeout_disabled().with_read_timeout(SILENCE).with_connect_timeout(CONNECT);
     if endpoint.is_some_and(|url| url.starts_with("http://")) {
-        options = options.with_allow_http(true);
+        // An image without authorities is no obstacle then.
+        options = options.with_allow_http(true).with_no_system_certificates(true);
     }
     for certificate in settings.ca_file.as_deref().map_or(Ok(Vec::new()), authorities)? {
         options = options.with_root_certificate(certificate);

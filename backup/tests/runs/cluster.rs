@@ -108,34 +108,33 @@ impl Cluster {
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
         let mut value = vec![0; 1 << 20];
         for number in 0..mebibytes {
-            for byte in &mut value {
+            for bytes in value.chunks_exact_mut(8) {
                 state ^= state << 13;
                 state ^= state >> 7;
                 state ^= state << 17;
-                *byte = state as u8;
+                bytes.copy_from_slice(&state.to_le_bytes());
             }
             client.put(format!("key-{number}"), value.clone(), None).await.expect("it is written");
         }
     }
 
-    /// Adds one more member as a learner.
+    /// Adds one more member as a learner. etcd accepts it when the voters have been connected for some seconds.
     pub async fn add_learner(&mut self) -> u8 {
-        let ordinal = self.size;
-        let options = MemberAddOptions::new().with_is_learner();
-        let url = self.peer(ordinal);
-        self.client(0).await.member_add([url], Some(options)).await.expect("it is added");
+        let (ordinal, url) = (self.size, self.peer(self.size));
+        let mut client = self.client(0).await;
+        until("the learner to be accepted", async || {
+            let options = MemberAddOptions::new().with_is_learner();
+            client.member_add([url.clone()], Some(options)).await.is_ok()
+        })
+        .await;
         self.size += 1;
         self.run(ordinal, "existing");
-        let began = Instant::now();
-        loop {
-            assert!(began.elapsed() < LIMIT, "the learner does not start");
-            if let Ok(mut client) = Client::connect([self.endpoint(ordinal)], None).await
-                && client.status().await.is_ok_and(|status| status.is_learner())
-            {
-                return ordinal;
-            }
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
+        until("the learner to start", async || {
+            let Ok(mut client) = Client::connect([self.endpoint(ordinal)], None).await else { return false };
+            client.status().await.is_ok_and(|status| status.is_learner())
+        })
+        .await;
+        ordinal
     }
 
     pub fn kill(&mut self, ordinal: u8) {
@@ -175,15 +174,18 @@ impl Cluster {
     }
 
     async fn serves(&self, ordinal: u8) {
-        let began = Instant::now();
-        loop {
-            if let Ok(mut client) = Client::connect([self.endpoint(ordinal)], None).await
-                && client.get("x", None).await.is_ok()
-            {
-                return;
-            }
-            assert!(began.elapsed() < LIMIT, "member {ordinal} does not serve");
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
+        until("a member to serve", async || {
+            let Ok(mut client) = Client::connect([self.endpoint(ordinal)], None).await else { return false };
+            client.get("x", None).await.is_ok()
+        })
+        .await;
+    }
+}
+
+async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so().await {
+        assert!(began.elapsed() < LIMIT, "waited too long for {what}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }

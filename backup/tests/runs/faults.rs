@@ -8,9 +8,9 @@ use crate::cluster::{Cluster, VERSION};
 use crate::program::Place;
 use crate::relay::Relay;
 
-/// Five parts, of which every connection sends one and a half.
+/// Five parts, of which one arrives or two, and no more.
 const MEBIBYTES: usize = 40;
-const HOLD_AFTER: usize = 12 << 20;
+const HOLD_AFTER: usize = 20 << 20;
 
 struct Held {
     cluster: Cluster,
@@ -132,7 +132,7 @@ async fn a_store_that_refuses_is_reported_in_its_own_words() {
 async fn a_directory_that_does_not_exist_is_reported() {
     let mut place = Place::local();
     place.set_store("directory", "/does/not/exist");
-    let message = place.refused(&["probe"], Reason::StoreRejected).await;
+    let message = place.refused(&["probe"], Reason::InvalidConfiguration).await;
     assert!(message.contains("cannot open the store file:///does/not/exist: "), "{message}");
 }
 

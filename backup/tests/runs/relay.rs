@@ -1,8 +1,9 @@
-//! A relay between the program and a store, which holds every connection back after a number of bytes.
+//! A relay between the program and a store. After a number of bytes it holds back every connection that sends data; small
+//! requests pass.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -10,32 +11,42 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
 const LIMIT: Duration = Duration::from_secs(60);
+/// What a request without data does not reach.
+const SMALL: usize = 1 << 20;
 
 pub struct Relay {
     pub address: SocketAddr,
-    holds: Arc<AtomicBool>,
+    state: Arc<State>,
     task: JoinHandle<()>,
+}
+
+struct State {
+    to: SocketAddr,
+    hold_after: usize,
+    sent: AtomicUsize,
+    holds: AtomicBool,
 }
 
 impl Relay {
     pub async fn start(to: SocketAddr, hold_after: usize) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("it listens");
-        let holds = Arc::new(AtomicBool::new(false));
-        let held = Arc::clone(&holds);
+        let state = State { to, hold_after, sent: AtomicUsize::new(0), holds: AtomicBool::new(false) };
+        let state = Arc::new(state);
+        let of_task = Arc::clone(&state);
         let task = tokio::spawn(async move {
             let mut connections = tokio::task::JoinSet::new();
             while let Ok((client, _)) = listener.accept().await {
-                connections.spawn(relay(client, to, hold_after, Arc::clone(&held)));
+                connections.spawn(relay(client, Arc::clone(&of_task)));
             }
         });
-        Self { address, holds, task }
+        Self { address, state, task }
     }
 
     /// Returns when a connection is held back.
     pub async fn holds(&self) {
         let began = Instant::now();
-        while !self.holds.load(Ordering::Relaxed) {
+        while !self.state.holds.load(Ordering::Relaxed) {
             assert!(began.elapsed() < LIMIT, "too little was sent");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -48,8 +59,8 @@ impl Drop for Relay {
     }
 }
 
-async fn relay(client: TcpStream, to: SocketAddr, hold_after: usize, holds: Arc<AtomicBool>) {
-    let Ok(server) = TcpStream::connect(to).await else { return };
+async fn relay(client: TcpStream, state: Arc<State>) {
+    let Ok(server) = TcpStream::connect(state.to).await else { return };
     let ((mut from_client, mut to_client), (mut from_server, mut to_server)) =
         (client.into_split(), server.into_split());
     let forth = async {
@@ -59,8 +70,9 @@ async fn relay(client: TcpStream, to: SocketAddr, hold_after: usize, holds: Arc<
                 return;
             }
             sent += length;
-            if sent > hold_after {
-                holds.store(true, Ordering::Relaxed);
+            let all = state.sent.fetch_add(length, Ordering::Relaxed) + length;
+            if sent > SMALL && all > state.hold_after {
+                state.holds.store(true, Ordering::Relaxed);
                 std::future::pending::<()>().await;
             }
         }
