@@ -14,6 +14,7 @@ use crate::error::Error;
 const AT_ONCE: usize = 2;
 /// Kubernetes gives a terminated pod 30 seconds.
 const DISCARD_DEADLINE: Duration = Duration::from_secs(20);
+const ARRIVAL_DEADLINE: Duration = Duration::from_secs(5);
 
 pub struct Upload {
     objects: Arc<dyn ObjectStore>,
@@ -95,6 +96,9 @@ impl Upload {
         let discarded = tokio::time::timeout(DISCARD_DEADLINE, async {
             match state {
                 State::Sending { mut upload, mut in_flight } => {
+                    // A part that the store receives after the end of the upload stays there.
+                    let arrive = async { while in_flight.join_next().await.is_some() {} };
+                    let _ = tokio::time::timeout(ARRIVAL_DEADLINE, arrive).await;
                     in_flight.shutdown().await;
                     upload.abort().await
                 }
