@@ -14,7 +14,7 @@ use etcd_operator_sim::problem::{Problem, Violation};
 use etcd_operator_sim::run::Success;
 use etcd_operator_sim::script::{Script, Step};
 
-/// The same ones every time: 10 seconds on two idle cores, 20 on busy ones. `make sim` runs others.
+/// The same ones every time. `make sim` runs others.
 const SEEDS: usize = 5000;
 /// In the worlds of so many of them users change the transport and give certificates while members run. Beyond, two are known to
 /// fail with that: 2360, where nobody consents to a restart in the end, and 2699, where a user deletes an authority right before

@@ -242,7 +242,7 @@ fn a_switch_turns_around_or_goes_on_whatever_happens_in_the_middle() {
         Step::Size(5),
         Step::DeletePod(Ordinal(2)),
     ];
-    for ticks in (1..400).step_by(7) {
+    for ticks in (1..400).step_by(29) {
         for then in meanwhile {
             let there = [Step::Transport(EVERYWHERE), Step::Later(ticks), then];
             play(&Script { steps: there.to_vec(), ..Script::calm(11, 3, &[]) });
@@ -288,7 +288,10 @@ fn a_disturbance_of_any_effect_changes_nothing() {
     let began = Instant::now();
     let (mut effects, mut runs) = (0, 0);
     for (name, script) in scripts() {
-        for release in [Release::V3_5, Release::V3_6] {
+        // Certificates of users have nothing to do with the version of etcd, and clients have minutes to read theirs.
+        let gives = script.gift.is_some() || script.steps.iter().any(|it| matches!(it, Step::Give(_)));
+        let releases = [Release::V3_6, Release::V3_5].into_iter().take(if gives { 1 } else { 2 });
+        for release in releases {
             let script = Script { release, ..script.clone() };
             let undisturbed = play(&script);
             effects += undisturbed.effects;
