@@ -3,8 +3,8 @@
 //! The client port can serve both schemes, so clients choose when they change. The peer port serves one. So members get their
 //! certificates first (`Prepared`), then etcd lists every member with both URLs, and only then do listeners change, one
 //! after the other. Members that connect to each other try one URL after the other. In the end etcd lists one URL again. The
-//! way back has the same stages in the opposite order, and each stage is recorded when all members have reached it: whoever
-//! changes their mind turns around at any of them.
+//! way back has the same stages in the opposite order, and each stage is recorded when all members have reached it: a user
+//! who changes their mind turns around at any of them.
 
 use serde::{Deserialize, Serialize};
 
