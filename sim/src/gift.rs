@@ -1,7 +1,6 @@
 //! The certificate that a user gives for the client port, with its authority.
 
 use etcd_operator_core::observed::Seen;
-use etcd_operator_core::schedule::{Schedule, Window};
 use etcd_operator_core::tls::{Certificate, Chain, Copy, Given, Key, Leaf, Purpose, Root, Source, Verified};
 
 use crate::etcd::Tick;
@@ -65,16 +64,11 @@ impl Gift {
 }
 
 impl World {
-    /// A user corrects what cannot be used, and consents to the restarts after which members trust no previous authority.
+    /// A user corrects what cannot be used.
     pub fn correct_gift(&mut self) {
         let gift = self.kube.objects.cluster.as_ref().and_then(|cluster| cluster.gift);
         if let Some(gift) = gift {
             self.give(Some(Gift { usable: true, ..gift }));
-        }
-        if let Some(cluster) = self.kube.objects.cluster.as_mut().filter(|_| self.gifts) {
-            let schedule = Schedule::new("* * * * *", "UTC").expect("every minute");
-            cluster.goal.windows = vec![Window { schedule, minutes: 1 }];
-            cluster.version += 1;
         }
     }
 
@@ -84,7 +78,7 @@ impl World {
             return;
         };
         if cluster.gift != gift {
-            (cluster.gift, self.gifts) = (gift, true);
+            cluster.gift = gift;
             cluster.version += 1;
             self.note(|| format!("a user gives a certificate: {gift:?}"));
         }

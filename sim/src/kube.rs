@@ -182,6 +182,8 @@ pub struct Sandbox {
     pub order: Option<Order>,
     /// What the mounted Secrets trust; none before they are mounted.
     pub mounted: Option<Authorities>,
+    /// They were outdated when they were first mounted.
+    pub mounted_late: bool,
     /// What its etcd read when it started.
     pub trusts: Authorities,
     /// When the container is started, or started again.
@@ -222,6 +224,8 @@ pub struct Kube {
     pub growth_fails: bool,
     /// The last authority of each kind that was issued for an EtcdCluster, by its UID: users have copies.
     pub backups: BTreeMap<(u64, Purpose), Secret>,
+    /// The keys of authorities whose Secrets a user has deleted.
+    pub deleted_authorities: BTreeSet<u64>,
     /// The Secrets before their last change, and when that was.
     pub secrets_before: (Tick, Secrets),
     /// Pods that were created in this tick.

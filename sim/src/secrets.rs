@@ -10,7 +10,7 @@ use etcd_operator_core::tls::{self, Authority, Certificate, Profiles, Purpose, S
 use crate::etcd::Tick;
 use crate::execute::Wanted;
 use crate::gift::{self, Gift};
-use crate::kube::{Cluster, Kube, Objects};
+use crate::kube::{Cluster, Kube, Objects, Sandbox};
 use crate::observe::{time, uid};
 use crate::problem::Violation;
 use crate::random::Random;
@@ -271,6 +271,7 @@ impl Kube {
                 && needed(transport).all(|it| it.directory().is_none() || before.contains_key(&it))
                 && random.chance(STALE);
             let secrets = if is_stale { before } else { &objects.secrets };
+            sandbox.mounted_late |= is_stale;
             sandbox.mounted = Some(Authorities::mounted(secrets, transport));
         }
     }
@@ -339,15 +340,18 @@ impl World {
     pub fn authority_is_trusted(&mut self, purpose: Purpose, cluster: u64, key: u64) {
         let running = self.kube.sandboxes.iter().filter(|(it, _)| self.servers.contains_key(it));
         let own = running.filter(|(_, sandbox)| sandbox.template.cluster == cluster);
-        let others =
-            own.filter_map(|(_, sandbox)| sandbox.trusts.over(purpose)).any(|it| !it.trusts.contains(key));
-        if others {
+        let others = own.filter(|(_, sandbox)| !self.has_mounted_what_was_deleted(sandbox, purpose));
+        let mut started = others.filter_map(|(_, sandbox)| sandbox.trusts.over(purpose));
+        if started.any(|it| !it.trusts.contains(key)) {
             self.violate(Violation::OtherAuthority(purpose));
         }
     }
 
     pub fn delete_secret(&mut self, purpose: Purpose) {
-        if self.kube.objects.secrets.remove(&purpose).is_some() {
+        if let Some(secret) = self.kube.objects.secrets.remove(&purpose) {
+            if purpose.issuer().is_none() {
+                self.kube.deleted_authorities.insert(secret.signed_by);
+            }
             self.note(|| format!("a user deletes the Secret of {purpose:?}"));
         }
     }
@@ -446,12 +450,23 @@ impl World {
         ports.map(|purpose| (purpose, seen(purpose))).collect()
     }
 
+    /// A kubelet can mount what was there before a user deleted the authority. Its member is restarted when the handshake shows
+    /// that.
+    fn has_mounted_what_was_deleted(&self, sandbox: &Sandbox, purpose: Purpose) -> bool {
+        let is_deleted = |it: Secret| self.kube.deleted_authorities.contains(&it.signed_by);
+        sandbox.mounted_late && sandbox.trusts.over(purpose).is_some_and(is_deleted)
+    }
+
     /// A member that starts meets only certificates that it trusts.
     pub fn meets_trusted(&mut self, ordinal: Ordinal) {
         let Some(own) = self.kube.sandboxes.get(&ordinal) else { return };
         let Some(peer) = own.trusts.over(Purpose::Peer) else { return };
         let running = self.kube.sandboxes.iter().filter(|(it, _)| self.servers.contains_key(it));
-        let others = running.filter(|(_, it)| it.template.cluster == own.template.cluster);
+        let excused = |it: &Sandbox| self.has_mounted_what_was_deleted(it, Purpose::Peer);
+        if excused(own) {
+            return;
+        }
+        let others = running.filter(|(_, it)| it.template.cluster == own.template.cluster && !excused(it));
         let served = others.filter(|(_, it)| Purpose::Peer.is_shown(it.template.form.transport));
         let shown = served.filter_map(|(_, it)| it.mounted?.over(Purpose::Peer));
         if shown.into_iter().any(|it| !peer.trusts.contains(it.signed_by)) {

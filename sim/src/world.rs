@@ -56,8 +56,6 @@ pub struct World {
     pub urls_excused_until: Tick,
     /// Of certificates that are not authorities, unless it is that of the operator.
     pub lifetime: Option<Tick>,
-    /// Whether a user has given certificates.
-    pub gifts: bool,
     /// The first violation.
     pub violation: Option<Violation>,
     /// More volumes were lost than a quorum bears.
@@ -92,7 +90,6 @@ impl World {
             has_rivals: false,
             urls_excused_until: 0,
             lifetime: None,
-            gifts: false,
             violation: None,
             data_at_risk: false,
             order_at_risk: false,

@@ -59,7 +59,12 @@ pub fn end_of_order(goal: &Goal, seen: &Observed) -> Option<Plan> {
             list.all(|member| member.start == MemberProgress::Published || member.ordinal.is_some_and(waits));
         none_starts || members.list.len() != usize::from(goal.size)
     });
-    (over || done).then_some(delete)
+    if !(over || done) {
+        return None;
+    }
+    // The order knows with which transport members began: it stays until something else does.
+    let is_known = seen.record.is_some() || seen.set.as_ref().is_some_and(|set| !set.terminating);
+    Some(if is_known { delete } else { set_replicas(seen, seen.span()) })
 }
 
 /// An attempt: if it bootstraps in this moment, its members continue without the order.

@@ -161,6 +161,7 @@ impl Kube {
             volume,
             order: self.objects.order,
             mounted: template.form.transport.is_plain().then(Authorities::default),
+            mounted_late: false,
             trusts: Authorities::default(),
             starts: now + random.between(1, 15),
             published_from: now + random.between(0, 10),
