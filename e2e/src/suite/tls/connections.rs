@@ -16,8 +16,9 @@ use crate::etcd::{Member, PEER_PORT};
 use crate::install;
 use crate::operated::{Operated, Promised};
 use crate::runner::Context;
+use crate::suite::LIMIT;
 use crate::suite::lifecycle::{born, judged, scaled as scaled_to};
-use crate::workspace;
+use crate::{wait, workspace};
 
 const PLAIN_TEXT: &str = "examples/plain-text.yaml";
 /// A private key in PEM, and the same in the base64 of a Secret.
@@ -127,12 +128,14 @@ pub(super) async fn etcdctl_works(
     let listed = context.kubectl().run(&[&etcdctl[..], &["member", "list"]].concat()).await?;
     let there = |name: &&String| listed.contains(&format!("started, {name}, "));
     ensure!(cluster.pod_names(3).iter().filter(there).count() == 3, "not three members:\n{listed}");
-    for words in [&["endpoint", "health"][..], &["endpoint", "health", "--cluster"]] {
+    let is_healthy = async |words: &[&str]| {
         let said = context.kubectl().ask(&[&etcdctl[..], words].concat()).await?;
-        let text = format!("{}{}", said.out, said.err);
-        ensure!(said.ok && text.contains(&format!("{clients}://")), "{words:?} in {pod}:\n{text}");
-    }
-    Ok(())
+        Ok(said.ok && format!("{}{}", said.out, said.err).contains(&format!("{clients}://")))
+    };
+    ensure!(is_healthy(&["endpoint", "health"]).await?, "`etcdctl endpoint health` fails in {pod}");
+    // DNS returns the previous address of a pod for a while.
+    let all = async || is_healthy(&["endpoint", "health", "--cluster"]).await;
+    wait::until(&format!("`etcdctl endpoint health --cluster` works in {pod}"), LIMIT, all).await
 }
 
 /// Neither in what the operator logs nor in what users without the right to read Secrets see.
@@ -156,5 +159,5 @@ pub(super) fn tls_ready(cluster: &EtcdCluster) -> Option<&Condition> {
 /// What tells one run of each pod from another.
 pub(super) async fn pods(cluster: &Operated) -> Result<Vec<(Option<String>, i32)>> {
     let pods = cluster.pods().await?;
-    Ok(pods.values().map(|pod| (pod.uid(), crate::wait::restarts(pod))).collect())
+    Ok(pods.values().map(|pod| (pod.uid(), wait::restarts(pod))).collect())
 }
