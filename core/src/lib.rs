@@ -15,6 +15,7 @@ pub mod api;
 pub mod asked;
 pub mod assess;
 pub mod auth;
+pub mod backup;
 pub mod decide;
 pub mod desired;
 pub mod etcd_config;

@@ -58,6 +58,11 @@ pub async fn ensure_etcd(version: &str) -> Result<EtcdPrograms> {
     Ok(EtcdPrograms { version: part.version.unwrap_or_default(), dir })
 }
 
+/// The S3 server of [`crate::store`].
+pub async fn ensure_versitygw() -> Result<PathBuf> {
+    Ok(store().await?.ensure(&Part::versitygw()).await?.join("versitygw"))
+}
+
 /// The program of a Go module that lies elsewhere, given by the program's name and the module's files by their path
 /// in it. `go.sum` must be complete.
 pub async fn ensure_program(

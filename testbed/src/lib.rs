@@ -28,4 +28,5 @@ pub mod registry;
 pub mod say;
 pub mod shell;
 pub mod stand_in;
+pub mod store;
 pub mod volumes;

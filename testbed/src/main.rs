@@ -9,7 +9,7 @@ use testbed::api_only::ApiOnly;
 use testbed::cluster::{Config, DnsProfile, Testbed};
 use testbed::instance::{self, Condition, Kind, Record};
 use testbed::layout::{Layout, MARK};
-use testbed::{addons, build, down, fault, image, preflight, process, say};
+use testbed::{addons, build, down, fault, image, preflight, process, say, store};
 
 /// Runs a real Kubernetes and real etcd on this machine. Builds them from package registries, needs root, and removes
 /// everything it created on `down`.
@@ -51,6 +51,9 @@ enum Command {
     /// Inject faults and undo them
     #[command(subcommand)]
     Fault(fault::command::Command),
+    /// Run a real object store on loopback
+    #[command(subcommand)]
+    Store(store::Command),
     /// Run the registry and the volume provisioner, which `up` starts
     #[command(name = addons::SUBCOMMAND, hide = true)]
     ServeAddons,
@@ -80,6 +83,7 @@ async fn run(command: Command) -> Result<()> {
         }
         Command::Image(command) => image::command::run(command).await,
         Command::Fault(command) => fault::command::run(command, &Testbed::attach()?).await,
+        Command::Store(command) => store::run(command).await,
         Command::ServeAddons => {
             let dir = PathBuf::from(std::env::var_os(MARK).with_context(|| format!("{MARK} is not set"))?);
             addons::serve(Layout::at(dir)).await

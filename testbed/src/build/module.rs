@@ -33,6 +33,8 @@ pub const COREDNS: Module = module!("coredns": "go.mod", "go.sum", "main.go", "d
 
 pub const PAUSE: Module = module!("pause": "go.mod", "main.go");
 
+pub const VERSITYGW: Module = module!("versitygw": "go.mod", "go.sum");
+
 impl Module {
     /// The version at which its go.mod requires another module.
     pub fn requires(&self, path: &str) -> Option<&'static str> {
@@ -54,7 +56,7 @@ mod tests {
     use super::*;
 
     fn all() -> impl Iterator<Item = &'static Module> {
-        const OTHERS: [&Module; 2] = [&COREDNS, &PAUSE];
+        const OTHERS: [&Module; 3] = [&COREDNS, &PAUSE, &VERSITYGW];
         KUBERNETES.iter().chain(ETCD).chain(OTHERS)
     }
 

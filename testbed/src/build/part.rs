@@ -77,6 +77,15 @@ impl Part {
         Self::new("pause", None, &module::PAUSE)
     }
 
+    /// An S3 server that keeps objects as files.
+    pub fn versitygw() -> Self {
+        let version = module::VERSITYGW.requires("github.com/versity/versitygw");
+        Self {
+            packages: &["github.com/versity/versitygw/cmd/versitygw"],
+            ..Self::new("versitygw", version, &module::VERSITYGW)
+        }
+    }
+
     /// A program of the module's root, which the module is named after.
     pub fn elsewhere(name: &'static str, files: &'static [(&'static str, &'static str)]) -> Self {
         Self::new(name, None, &Module { folder: name, files })

@@ -1,0 +1,168 @@
+//! The program `etcd-backup`: everything that a backup has to do with a store. Each run has one verb, reads its inputs from one
+//! file, and ends with one result. `docs/backup.md` describes them.
+
+mod copies;
+mod decode;
+mod encode;
+mod error;
+mod etcd;
+mod probe;
+mod read;
+mod snapshot;
+mod store;
+mod take;
+mod upload;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use etcd_operator_core::backup::FormatVersion;
+use etcd_operator_core::backup::inputs::Inputs;
+use etcd_operator_core::backup::layout::CopyName;
+use etcd_operator_core::backup::report::{Done, Failure, Outcome, Report};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::decode::identities;
+use crate::error::Error;
+use crate::store::Store;
+
+/// The kubelet creates it in every container; elsewhere there is none.
+const TERMINATION_LOG: &str = "/dev/termination-log";
+
+/// Takes, lists, verifies, deletes and fetches copies of etcd's data in a store: S3, GCS, Azure, or a directory. Prints the result
+/// as one line of JSON, and writes it to the termination message of its container.
+///
+/// Exit codes: 0 success, 2 invalid configuration, 3 store unreachable, 4 store denied access, 5 store rejected the request,
+/// 6 etcd unavailable, 7 copy not found, 8 copy damaged, 9 copy unusable, 10 output failed, 11 interrupted.
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    /// The file with the inputs, as JSON
+    #[arg(long, global = true, default_value = "/etc/etcd-backup/inputs.json")]
+    inputs: PathBuf,
+    /// The file to write the result to, instead of the termination message
+    #[arg(long, global = true)]
+    result: Option<PathBuf>,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Find out whether the store can be used: write, read and delete a small object
+    Probe,
+    /// Take a copy of the cluster's data
+    Take,
+    /// List the clusters that have copies in the store
+    Clusters,
+    /// List the copies of a cluster, newest first, in pages
+    List {
+        /// List older copies than this one: `next` of the previous page
+        #[arg(long)]
+        before: Option<CopyName>,
+    },
+    /// Compare a copy with its manifest
+    Verify {
+        name: CopyName,
+        /// A file with the age identity, to also check the content of an encrypted copy
+        #[arg(long)]
+        identity: Option<PathBuf>,
+    },
+    /// Delete copies
+    Delete {
+        #[arg(required = true)]
+        names: Vec<CopyName>,
+    },
+    /// Delete the copies that the retention of the inputs does not keep
+    Prune,
+    /// Write the snapshot of a copy to a file
+    Fetch {
+        /// Default: the newest copy
+        name: Option<CopyName>,
+        #[arg(long)]
+        output: PathBuf,
+        /// A file with the age identity of an encrypted copy
+        #[arg(long)]
+        identity: Option<PathBuf>,
+    },
+}
+
+#[tokio::main(worker_threads = 2)]
+async fn main() -> ExitCode {
+    let Arguments { inputs, result, verb } = Arguments::parse();
+    let outcome = run(&inputs, verb).await;
+    let code = outcome.as_ref().map_or_else(|error| error.reason().exit_code(), |_| 0);
+    if let Err(error) = &outcome {
+        eprintln!("etcd-backup: {error}");
+    }
+    let outcome = outcome.map_or_else(|error| Outcome::Failed(Failure::from(&error)), Outcome::Succeeded);
+    let report = Report {
+        format_version: FormatVersion::CURRENT,
+        program_version: env!("CARGO_PKG_VERSION").into(),
+        outcome,
+    };
+    let text = report.render();
+    // It is in the termination message as well; nobody might read this.
+    let _ = writeln!(std::io::stdout(), "{text}");
+    let log = Some(PathBuf::from(TERMINATION_LOG)).filter(|file| file.exists());
+    if let Some(file) = result.or(log)
+        && let Err(error) = std::fs::write(&file, text)
+    {
+        eprintln!("etcd-backup: cannot write the result to {}: {error}", file.display());
+    }
+    // Threads that compute for a run that failed are not waited for.
+    std::process::exit(code.into());
+}
+
+async fn run(file: &Path, verb: Verb) -> Result<Done, Error> {
+    let inputs = inputs(file)?;
+    if let Verb::Take = verb {
+        return take::take(&inputs, interrupted()).await;
+    }
+    tokio::select! {
+        done = others(&inputs, verb) => done,
+        () = interrupted() => Err(Error::Interrupted),
+    }
+}
+
+async fn others(inputs: &Inputs, verb: Verb) -> Result<Done, Error> {
+    let store = Store::open(inputs)?;
+    let layout = || store.layout(inputs);
+    match verb {
+        Verb::Probe => probe::probe(&store, inputs).await,
+        Verb::Take => unreachable!("it handles interrupts itself"),
+        Verb::Clusters => copies::clusters(&store).await,
+        Verb::List { before } => copies::list(&store, &layout()?, before.as_ref()).await,
+        Verb::Verify { name, identity } => {
+            let (layout, identities) = (layout()?, identity.as_deref().map(identities).transpose()?);
+            let manifest = copies::find(&store, &layout, Some(&name)).await?;
+            read::verify(&store, &layout, manifest, identities).await
+        }
+        Verb::Delete { names } => copies::delete(&store, &layout()?, &names).await,
+        Verb::Prune => copies::prune(&store, &layout()?, inputs).await,
+        Verb::Fetch { name, output, identity } => {
+            let (layout, identities) = (layout()?, identity.as_deref().map(identities).transpose()?);
+            let manifest = copies::find(&store, &layout, name.as_ref()).await?;
+            read::fetch(&store, &layout, manifest, identities, &output).await
+        }
+    }
+}
+
+fn inputs(file: &Path) -> Result<Inputs, Error> {
+    let wrong = |error: &dyn std::fmt::Display| Error::Configuration(format!("{}: {error}", file.display()));
+    let text = std::fs::read(file).map_err(|error| wrong(&error))?;
+    let inputs: Inputs = serde_json::from_slice(&text).map_err(|error| wrong(&error))?;
+    inputs.problem().map_or(Ok(inputs), |problem| Err(Error::Configuration(problem)))
+}
+
+/// Kubernetes ends a pod with SIGTERM, people end a program with SIGINT.
+async fn interrupted() {
+    let signals = signal(SignalKind::terminate()).and_then(|it| Ok((it, signal(SignalKind::interrupt())?)));
+    let (mut terminate, mut interrupt) = signals.expect("signals can be received");
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+}

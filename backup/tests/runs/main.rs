@@ -1,0 +1,12 @@
+//! The program against real etcd and a real S3 server.
+
+mod azure;
+mod cluster;
+mod damage;
+mod faults;
+mod memory;
+mod program;
+mod relay;
+mod retention;
+mod sources;
+mod stores;
