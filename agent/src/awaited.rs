@@ -2,50 +2,39 @@
 
 use std::time::Duration;
 
-use etcd_operator_core::agent::Reason;
 use etcd_operator_core::start::Waiting;
 
 use crate::{log, tls};
 
 #[derive(Clone, PartialEq, Eq)]
 pub struct Awaited {
-    pub reason: Reason,
+    pub waiting: Waiting,
     /// The same as a phrase.
     pub message: String,
 }
 
 impl From<Waiting> for Awaited {
     fn from(waiting: Waiting) -> Self {
-        Self { message: waiting.to_string(), reason: Reason::Known(waiting) }
+        Self { message: waiting.to_string(), waiting }
     }
 }
 
 impl From<&tls::Error> for Awaited {
-    /// Nothing is known of the cluster until they can be read. A reason that the operator and the other agents do not know
-    /// says just that: they conclude nothing from it, and wait.
+    /// Nothing is known of the cluster until they can be read.
     fn from(error: &tls::Error) -> Self {
-        Self {
-            reason: Reason::Unknown { reason: "Certificates".into() },
-            message: format!("usable certificates: {}", log::chain(error)),
-        }
+        Waiting::Certificates { error: log::chain(error) }.into()
     }
 }
 
 impl Awaited {
-    pub fn name(&self) -> &str {
-        match &self.reason {
-            Reason::Known(waiting) => waiting.reason(),
-            Reason::Unknown { reason } => reason,
-        }
+    pub fn name(&self) -> &'static str {
+        self.waiting.reason()
     }
 
     /// Short while other pods start soon, long while the operator or a person has to act first.
     pub fn pause(&self, waited: Duration) -> Duration {
         let until_somebody_acts = if waited < Duration::from_secs(60) { 250 } else { 1000 };
-        let Reason::Known(waiting) = &self.reason else {
-            return Duration::from_millis(until_somebody_acts);
-        };
-        Duration::from_millis(match waiting {
+        Duration::from_millis(match &self.waiting {
             // A cluster of several bootstraps within a quarter of a second, and a pod that misses it is too late.
             Waiting::Looking
             | Waiting::OrderNotArmed
@@ -58,6 +47,7 @@ impl Awaited {
             Waiting::DataLost { .. }
             | Waiting::NeverPublished { .. }
             | Waiting::NotAMember
+            | Waiting::Certificates { .. }
             | Waiting::ClustersDisagree { .. }
             | Waiting::NoOrder
             | Waiting::MalformedOrder { .. }

@@ -6,7 +6,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use etcd_operator_core::agent::{Protocol, Report, path};
+use etcd_operator_core::agent::{Protocol, Reason, Report, path};
 use etcd_operator_core::etcd_config::{InitialState, METRICS_PORT, peer_url, whole_log_until};
 use etcd_operator_core::order::BootstrapOrder;
 use etcd_operator_core::start::{
@@ -258,7 +258,7 @@ impl<'a> Guard<'a> {
             name: evidence.name.clone(),
             peer_url: peer_url(self.settings.config.transport.peers.scheme(), &self.settings.local.host),
             ever_started: was_ever_started(evidence),
-            waiting: awaited.reason.clone(),
+            waiting: Reason::Known(awaited.waiting.clone()),
             message: awaited.message.clone(),
             since,
         }

@@ -109,6 +109,7 @@ pub async fn prune(store: &Store, layout: &Layout, inputs: &Inputs) -> Result<Do
         .values()
         .map(|it| Stored {
             name: it.name.clone(),
+            revision: it.revision.lowest,
             completed_at: it.completed_at,
             is_complete: sizes.remove(&it.data.file) == Some(it.data.bytes),
         })
@@ -130,10 +131,8 @@ pub async fn prune(store: &Store, layout: &Layout, inputs: &Inputs) -> Result<Do
 async fn remove(store: &Store, layout: &Layout, manifest: &Manifest) -> Result<(), Error> {
     let paths = [layout.manifest_of(&manifest.name), layout.data_at(&manifest.data.file)];
     for path in paths.map(Path::from) {
-        match store.objects.delete(&path).await {
-            Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
-            Err(error) => return Err(Error::store(format!("delete {path}"), &error)),
-        }
+        let deleted = crate::store::delete(&store.objects, &path).await;
+        deleted.map_err(|error| Error::store(format!("delete {path}"), &error))?;
     }
     eprintln!("deleted copy {}", manifest.name);
     Ok(())

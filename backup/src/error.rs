@@ -81,8 +81,9 @@ fn verdict(error: &object_store::Error) -> Verdict {
         }
         cause = error.source();
     }
-    // The crate has no type for it.
-    if error.to_string().contains("status code: 5") { UNREACHABLE } else { REJECTED }
+    // The crate has no type for it. A store without space (507) responds the same later.
+    let text = error.to_string();
+    if text.contains("status code: 5") && !text.contains("status code: 507") { UNREACHABLE } else { REJECTED }
 }
 
 /// The store's own words: code and message of its response, else all that the client says, down to the first cause.
@@ -139,6 +140,14 @@ mod tests {
     fn a_store_that_fails_by_itself_can_be_asked_again_later() {
         let error = Error::store("write", &generic("Server returned non-2xx status code: 503 Slow Down"));
         assert_eq!(error.reason(), Reason::StoreUnreachable);
+    }
+
+    #[test]
+    fn a_store_without_space_is_not_unreachable() {
+        let text = "status code: 507 Insufficient Storage: <Code>InsufficientStorage</Code><Message>No space left</Message>";
+        let error = Error::store("write", &generic(text));
+        assert_eq!(error.reason(), Reason::StoreRejected);
+        assert!(error.to_string().ends_with("check that the bucket or directory exists and has space"));
     }
 
     #[test]

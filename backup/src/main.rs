@@ -19,7 +19,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use etcd_operator_core::backup::FormatVersion;
-use etcd_operator_core::backup::inputs::Inputs;
+use etcd_operator_core::backup::inputs::{INPUTS_VARIABLE, Inputs};
 use etcd_operator_core::backup::layout::CopyName;
 use etcd_operator_core::backup::report::{Done, Failure, Outcome, Report};
 use tokio::signal::unix::{SignalKind, signal};
@@ -39,9 +39,9 @@ const TERMINATION_LOG: &str = "/dev/termination-log";
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
-    /// The file with the inputs, as JSON
-    #[arg(long, global = true, default_value = "/etc/etcd-backup/inputs.json")]
-    inputs: PathBuf,
+    /// The file with the inputs, as JSON; without it, the environment variable ETCD_BACKUP_INPUTS has them
+    #[arg(long, global = true)]
+    inputs: Option<PathBuf>,
     /// The file to write the result to, instead of the termination message
     #[arg(long, global = true)]
     result: Option<PathBuf>,
@@ -92,7 +92,7 @@ enum Verb {
 #[tokio::main(worker_threads = 2)]
 async fn main() -> ExitCode {
     let Arguments { inputs, result, verb } = Arguments::parse();
-    let outcome = run(&inputs, verb).await;
+    let outcome = run(inputs.as_deref(), verb).await;
     let code = outcome.as_ref().map_or_else(|error| error.reason().exit_code(), |_| 0);
     if let Err(error) = &outcome {
         eprintln!("etcd-backup: {error}");
@@ -116,7 +116,7 @@ async fn main() -> ExitCode {
     std::process::exit(code.into());
 }
 
-async fn run(file: &Path, verb: Verb) -> Result<Done, Error> {
+async fn run(file: Option<&Path>, verb: Verb) -> Result<Done, Error> {
     let inputs = inputs(file)?;
     if let Verb::Take = verb {
         return take::take(&inputs, interrupted()).await;
@@ -150,10 +150,14 @@ async fn others(inputs: &Inputs, verb: Verb) -> Result<Done, Error> {
     }
 }
 
-fn inputs(file: &Path) -> Result<Inputs, Error> {
-    let wrong = |error: &dyn std::fmt::Display| Error::Configuration(format!("{}: {error}", file.display()));
-    let text = std::fs::read(file).map_err(|error| wrong(&error))?;
-    let inputs: Inputs = serde_json::from_slice(&text).map_err(|error| wrong(&error))?;
+fn inputs(file: Option<&Path>) -> Result<Inputs, Error> {
+    let source = file.map_or_else(|| INPUTS_VARIABLE.into(), |file| file.display().to_string());
+    let wrong = |error: &dyn std::fmt::Display| Error::Configuration(format!("{source}: {error}"));
+    let text = match file {
+        Some(file) => std::fs::read_to_string(file).map_err(|error| wrong(&error))?,
+        None => std::env::var(INPUTS_VARIABLE).map_err(|error| wrong(&error))?,
+    };
+    let inputs: Inputs = serde_json::from_str(&text).map_err(|error| wrong(&error))?;
     inputs.problem().map_or(Ok(inputs), |problem| Err(Error::Configuration(problem)))
 }
 

@@ -12,7 +12,7 @@ use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
-use object_store::{Certificate, ClientOptions, ObjectStore, RetryConfig};
+use object_store::{Certificate, ClientOptions, ObjectStore, ObjectStoreExt, RetryConfig};
 
 use crate::error::{Error, words};
 
@@ -107,6 +107,14 @@ impl Store {
 
     pub fn path(&self) -> &str {
         &self.path
+    }
+}
+
+/// What is not there counts as deleted.
+pub async fn delete(objects: &Arc<dyn ObjectStore>, path: &Path) -> object_store::Result<()> {
+    match objects.delete(path).await {
+        Err(object_store::Error::NotFound { .. }) => Ok(()),
+        deleted => deleted,
     }
 }
 

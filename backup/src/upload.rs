@@ -9,6 +9,7 @@ use object_store::{MultipartUpload, ObjectStore, ObjectStoreExt, PutMode, PutOpt
 use tokio::task::JoinSet;
 
 use crate::error::Error;
+use crate::store::delete;
 
 /// Parts that are sent at once. Together with the next one and the one behind it, they are most of the memory of a run.
 const AT_ONCE: usize = 2;
@@ -20,6 +21,7 @@ pub struct Upload {
     objects: Arc<dyn ObjectStore>,
     data: Path,
     manifest: Path,
+    bytes: u64,
     state: State,
 }
 
@@ -27,6 +29,8 @@ enum State {
     Sending {
         upload: Box<dyn MultipartUpload>,
         in_flight: JoinSet<object_store::Result<()>>,
+        /// The data might be an object, although no response says so.
+        might_be_stored: bool,
     },
     Stored,
     /// The manifest might be written.
@@ -37,15 +41,16 @@ impl Upload {
     pub async fn begin(objects: &Arc<dyn ObjectStore>, data: Path, manifest: Path) -> Result<Self, Error> {
         let upload = objects.put_multipart(&data).await;
         let upload = upload.map_err(|error| Error::store(format!("begin the upload of {data}"), &error))?;
-        let state = State::Sending { upload, in_flight: JoinSet::new() };
-        Ok(Self { objects: Arc::clone(objects), data, manifest, state })
+        let state = State::Sending { upload, in_flight: JoinSet::new(), might_be_stored: false };
+        Ok(Self { objects: Arc::clone(objects), data, manifest, bytes: 0, state })
     }
 
     /// Returns when there is room for the next part.
     pub async fn send(&mut self, part: Bytes) -> Result<(), Error> {
-        let State::Sending { upload, in_flight } = &mut self.state else {
+        let State::Sending { upload, in_flight, .. } = &mut self.state else {
             unreachable!("parts come before the end");
         };
+        self.bytes += part.len() as u64;
         in_flight.spawn(upload.put_part(part.into()));
         while in_flight.len() >= AT_ONCE {
             arrived(in_flight, &self.data).await?;
@@ -55,14 +60,20 @@ impl Upload {
 
     /// From now on the data is an object.
     pub async fn complete(&mut self) -> Result<(), Error> {
-        let State::Sending { upload, in_flight } = &mut self.state else {
+        let State::Sending { upload, in_flight, might_be_stored } = &mut self.state else {
             unreachable!("there is one end");
         };
         while !in_flight.is_empty() {
             arrived(in_flight, &self.data).await?;
         }
-        let completed = upload.complete().await;
-        completed.map_err(|error| Error::store(format!("complete the upload of {}", self.data), &error))?;
+        *might_be_stored = true;
+        if let Err(error) = upload.complete().await {
+            // A request whose answer was lost is sent again, and then there is no upload any more. Nothing else has this name.
+            let stored = self.objects.head(&self.data).await;
+            if !stored.is_ok_and(|stored| stored.size == self.bytes) {
+                return Err(Error::store(format!("complete the upload of {}", self.data), &error));
+            }
+        }
         self.state = State::Stored;
         Ok(())
     }
@@ -74,41 +85,39 @@ impl Upload {
         let options = PutOptions::from(PutMode::Create);
         match self.objects.put_opts(&self.manifest, manifest.clone().into(), options).await {
             Ok(_) => Ok(()),
-            // A request whose answer was lost is sent again, and then meets what it has written itself.
-            Err(
-                error
-                @ (object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }),
-            ) => {
-                let there = self.objects.get(&self.manifest).await.map_err(failed)?.bytes().await;
-                if there.map_err(failed)? == manifest.as_bytes() { Ok(()) } else { Err(failed(error)) }
-            }
             // Names are unique, so nothing is overwritten without it, either.
             Err(object_store::Error::NotImplemented { .. } | object_store::Error::NotSupported { .. }) => {
                 self.objects.put(&self.manifest, manifest.into()).await.map(drop).map_err(failed)
             }
-            Err(error) => Err(failed(error)),
+            // The answer was lost, or the request was sent again and meets what it has written itself.
+            Err(error) => match self.written_manifest().await {
+                Ok(written) if written == manifest => Ok(()),
+                Ok(_) | Err(_) => Err(failed(error)),
+            },
         }
+    }
+
+    async fn written_manifest(&self) -> object_store::Result<Bytes> {
+        self.objects.get(&self.manifest).await?.bytes().await
     }
 
     /// Leaves nothing in the store, as far as the store allows. What remains has no manifest, so it is no copy.
     pub async fn discard(self) {
-        let Self { objects, data, manifest, state } = self;
+        let Self { objects, data, manifest, bytes: _, state } = self;
         let discarded = tokio::time::timeout(DISCARD_DEADLINE, async {
             match state {
-                State::Sending { mut upload, mut in_flight } => {
+                State::Sending { mut upload, mut in_flight, might_be_stored } => {
                     // A part that the store receives after the end of the upload stays there.
                     let arrive = async { while in_flight.join_next().await.is_some() {} };
                     let _ = tokio::time::timeout(ARRIVAL_DEADLINE, arrive).await;
                     in_flight.shutdown().await;
-                    upload.abort().await
+                    let aborted = upload.abort().await;
+                    if might_be_stored { delete(&objects, &data).await } else { aborted }
                 }
                 State::Stored => objects.delete(&data).await,
                 State::Announced => {
-                    match objects.delete(&manifest).await {
-                        Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
-                        Err(error) => return Err(error),
-                    }
-                    objects.delete(&data).await
+                    delete(&objects, &manifest).await?;
+                    delete(&objects, &data).await
                 }
             }
         });

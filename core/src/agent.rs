@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::member::PeerAddress;
 use crate::names::AGENT_ANNOTATION;
-use crate::observed::Process;
+use crate::observed::{Process, Unanswered};
 use crate::start::{Answer, Reply, Waiting};
 
 /// The version of the formats in which operator and agents write to each other. A format only gains fields and values,
@@ -20,7 +20,7 @@ pub struct Protocol(pub u32);
 
 impl Protocol {
     /// What this version writes.
-    pub const CURRENT: Self = Self(3);
+    pub const CURRENT: Self = Self(4);
 
     /// The first version did not write its number.
     pub(crate) fn first() -> Self {
@@ -150,6 +150,8 @@ impl Report {
             }
             Waiting::NoOrder | Waiting::OrderForOthers { .. } | Waiting::OrderVoid { .. } => Process::Waiting,
             Waiting::Fetching { .. } => Process::Started,
+            // Nothing is known of the volume. An operator that does not know this reason concludes the same.
+            Waiting::Certificates { .. } => Process::Started,
             // It has an order, or will have read it soon.
             Waiting::Looking
             | Waiting::MalformedOrder { .. }
@@ -157,6 +159,14 @@ impl Report {
             | Waiting::PeersMissing { .. }
             | Waiting::FirstStarter { .. }
             | Waiting::OthersNotReady { .. } => Process::Forming,
+        }
+    }
+
+    /// Why the operator gets no answer of etcd.
+    pub fn unanswered(&self) -> Unanswered {
+        match &self.waiting {
+            Reason::Known(Waiting::Certificates { error }) => Unanswered::CertificatesUnusable(error.clone()),
+            Reason::Known(_) | Reason::Unknown { .. } => Unanswered::AgentWaiting(self.message.clone()),
         }
     }
 

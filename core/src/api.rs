@@ -3,11 +3,12 @@
 
 pub use auth::{Auth, MAX_SECRET_NAME_LENGTH};
 pub use backup::{
-    BackupPhase, EtcdBackup, EtcdBackupSpec, EtcdBackupStatus, RetentionPolicy, S3, StorageType,
+    Azure, BackupPhase, CopyStatus, EtcdBackup, EtcdBackupSpec, EtcdBackupStatus, Gcs, Local,
+    RetentionPolicy, RunStatus, S3, StorageType, Verification,
 };
 pub use certificates::{
-    Certificates, KeyAlgorithm, MAX_ADDRESS_LENGTH, MAX_NAME_LENGTH, MAX_NAMES, MAX_VALIDITY_SECONDS,
-    MIN_VALIDITY_SECONDS,
+    CERT_MANAGER, Certificates, IssuerRef, KeyAlgorithm, MAX_ADDRESS_LENGTH, MAX_KIND_LENGTH,
+    MAX_NAME_LENGTH, MAX_NAMES, MAX_VALIDITY_SECONDS, MIN_VALIDITY_SECONDS,
 };
 pub use cluster::{
     DebugSidecar, DisruptionBudget, EtcdCluster, EtcdClusterSpec, ExternalAccess, NodePort, PlainClients,
@@ -22,6 +23,7 @@ pub use network_policy::NetworkPolicy;
 pub use options::{AutoCompactionMode, Options};
 pub use pod_template::PodTemplate;
 pub use quantity::Quantity;
+pub use repair::{MAX_NODE_LOSS_GRACE_SECONDS, MIN_NODE_LOSS_GRACE_SECONDS, Repair};
 pub use restore::{EtcdRestore, EtcdRestoreSpec, EtcdRestoreStatus, RestorePhase, RestoreType};
 pub use storage::{DeletePolicy, StopPolicy, Storage, TemplateMetadata, VolumeClaimTemplate};
 pub use verdicts::{FieldVerdict, VERDICTS, Verdict};
@@ -37,6 +39,7 @@ mod network_policy;
 mod options;
 mod pod_template;
 mod quantity;
+mod repair;
 mod restore;
 mod storage;
 mod verdicts;

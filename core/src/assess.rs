@@ -4,6 +4,7 @@
 
 mod links;
 mod member;
+mod nodes;
 mod pod;
 mod text;
 
@@ -16,6 +17,7 @@ use crate::observed::{
 use crate::quorum::quorum;
 pub use links::Apart;
 pub use member::{Loss, MemberState};
+pub use nodes::Isolation;
 pub use pod::PodState;
 
 /// The facts of one observation.

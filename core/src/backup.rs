@@ -12,6 +12,9 @@ pub mod source;
 
 use serde::{Deserialize, Serialize};
 
+/// Its name, and at the root of the operator's image its path.
+pub const PROGRAM: &str = "etcd-backup";
+
 /// The version of a format. A format only gains fields and values, and a reader ignores fields that it does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]

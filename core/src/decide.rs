@@ -8,6 +8,7 @@ mod authentication;
 mod bootstrap;
 mod certificates;
 mod delete;
+mod lost_nodes;
 mod membership;
 mod opinion;
 mod peer_urls;
@@ -16,11 +17,14 @@ mod step;
 mod stop;
 mod volumes;
 
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
 use serde::{Deserialize, Serialize};
 
 use crate::agent::Protocol;
 pub use crate::api::DeletePolicy as OnDelete;
-use crate::api::{DisruptionBudget, EtcdClusterSpec};
+use crate::api::{DisruptionBudget, EtcdClusterSpec, MIN_NODE_LOSS_GRACE_SECONDS, Repair};
 use crate::asked::Asked;
 use crate::assess::{Assessment, Quorum, assess};
 use crate::auth;
@@ -28,7 +32,7 @@ use crate::form::Wanted;
 use crate::intent::Intent;
 pub use crate::intent::OnStop;
 use crate::names::Names;
-use crate::observe::{Objects, node_addresses};
+use crate::observe::Objects;
 use crate::observed::{Claim, Members, Observed, Ordinal, Unanswered, VolumeForm};
 use crate::plan::{Action, Plan, Refusal, WaitingOn};
 use crate::schedule::Window;
@@ -65,6 +69,9 @@ pub struct Goal {
     /// When members may be restarted for reasons of the operator, where that stops writes.
     #[serde(default)]
     pub windows: Vec<Window>,
+    /// How long the node of a member can be lost before the member is replaced.
+    #[serde(default = "default_node_loss_grace")]
+    pub node_loss_grace_seconds: i64,
     /// The oldest agent that the operator can work with.
     #[serde(default = "Protocol::lowest")]
     pub lowest_agent: Protocol,
@@ -76,6 +83,10 @@ pub struct Goal {
     /// From what is in effect to what the spec asks for; none while that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub switch: Option<Switch>,
+}
+
+fn default_node_loss_grace() -> i64 {
+    Repair::default().node_loss_grace_seconds
 }
 
 impl From<&Intent> for Goal {
@@ -92,6 +103,7 @@ impl From<&Intent> for Goal {
             supervised: intent.supervised,
             asked: intent.asked.clone(),
             windows: intent.windows.clone(),
+            node_loss_grace_seconds: intent.node_loss_grace_seconds,
             lowest_agent: Protocol::lowest(),
             certificates: Profiles::new(),
             auth: intent.auth.clone(),
@@ -102,11 +114,16 @@ impl From<&Intent> for Goal {
 
 impl Goal {
     /// With the certificates that pods need, now and in the end. While the spec breaks rules, it is what is in effect.
-    pub fn of(spec: Result<&Intent, &[Problem]>, objects: &Objects, names: &Names) -> Self {
+    /// `nodes` are the addresses of nodes by which clients connect.
+    pub fn of(
+        spec: Result<&Intent, &[Problem]>,
+        objects: &Objects,
+        names: &Names,
+        nodes: &BTreeSet<IpAddr>,
+    ) -> Self {
         let in_effect = |_| Self::in_effect(&objects.cluster.spec, objects.replicas());
         let transport = objects.transports().reduce(Transport::or_more).unwrap_or_default();
-        let (chosen, nodes) = (&objects.cluster.spec.security.tls, node_addresses(objects));
-        let certificates = chosen_profiles(names, transport, chosen, &nodes);
+        let certificates = chosen_profiles(names, transport, &objects.cluster.spec.security.tls, nodes);
         Self { certificates, ..spec.map_or_else(in_effect, Self::from) }
     }
 
@@ -124,6 +141,7 @@ impl Goal {
             supervised: false,
             asked: Asked::default(),
             windows: Vec::new(),
+            node_loss_grace_seconds: default_node_loss_grace(),
             lowest_agent: Protocol::lowest(),
             certificates: Profiles::new(),
             auth: auth::Wanted::Unknown,
@@ -134,6 +152,7 @@ impl Goal {
     /// What is in effect while the spec breaks rules: as many members as the StatefulSet keeps pods. Lost members are
     /// replaced; nothing is scaled, stopped or bootstrapped.
     pub fn in_effect(spec: &EtcdClusterSpec, replicas: u8) -> Self {
+        let grace = spec.repair.clone().unwrap_or_default().node_loss_grace_seconds;
         Self {
             size: replicas,
             paused: spec.paused || replicas == 0,
@@ -146,6 +165,7 @@ impl Goal {
             supervised: false,
             asked: Asked::default(),
             windows: Vec::new(),
+            node_loss_grace_seconds: grace.max(MIN_NODE_LOSS_GRACE_SECONDS),
             lowest_agent: Protocol::lowest(),
             certificates: Profiles::new(),
             auth: auth::Wanted::Unknown,
@@ -158,6 +178,7 @@ impl Goal {
 #[derive(Clone, Copy)]
 struct Wishes<'a> {
     size: u8,
+    node_loss_grace_seconds: i64,
     asked: &'a Asked,
     switch: Option<&'a Switch>,
     auth: &'a auth::Wanted,
@@ -215,7 +236,16 @@ pub fn decide(goal: &Goal, seen: &Observed) -> Plan {
         size => {
             let (asked, switch) = (&goal.asked, goal.switch.as_ref());
             let (auth, roll) = (&goal.auth, roll.as_ref());
-            let wishes = Wishes { size, asked, switch, auth, roll, volumes: volumes.as_ref() };
+            let node_loss_grace_seconds = goal.node_loss_grace_seconds;
+            let wishes = Wishes {
+                size,
+                node_loss_grace_seconds,
+                asked,
+                switch,
+                auth,
+                roll,
+                volumes: volumes.as_ref(),
+            };
             let plan = membership::plan(wishes, &facts);
             // What is impossible blocks nothing else.
             let refusals = volumes.filter(|_| plan.is_settled()).map(|it| it.refusals(facts.listed()));

@@ -1,5 +1,6 @@
 //! The objects of a cluster as they should be. Whoever applies them changes nothing in them.
 
+mod certificate;
 mod contained;
 mod difference;
 mod metadata;
@@ -31,7 +32,9 @@ pub use contained::contained;
 pub use difference::not_applied;
 pub use metadata::labels;
 pub use network_policy::{OperatorPods, restricts_as_wanted};
-pub(crate) use pod::{ETCD, SIDECAR, ZONE_LABEL, is_default_spreading, pod_security, stay_on_lost_nodes};
+pub(crate) use pod::{
+    ETCD, SIDECAR, ZONE_LABEL, container_security, is_default_spreading, pod_security, stay_on_lost_nodes,
+};
 pub use rendering::{PodAgent, agents};
 pub use secret::secret;
 pub use services::services;

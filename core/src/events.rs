@@ -26,11 +26,11 @@ pub struct Event {
 }
 
 impl Event {
-    fn new(warning: bool, reason: &str, action: &'static str, note: impl Into<String>) -> Self {
+    pub(crate) fn new(warning: bool, reason: &str, action: &'static str, note: impl Into<String>) -> Self {
         Self { warning, reason: reason.into(), action, note: shortened(note.into()) }
     }
 
-    fn normal(reason: &str, action: &'static str, note: impl Into<String>) -> Self {
+    pub(crate) fn normal(reason: &str, action: &'static str, note: impl Into<String>) -> Self {
         Self::new(false, reason, action, note)
     }
 }
@@ -164,6 +164,12 @@ pub fn of_action(action: &Action, goal: &Goal, names: &Names, seen: &Observed) -
                 format!("etcd lists member {member} ({}) with peer URLs for {schemes}", names.pod(*ordinal));
             Event::normal(event::PEER_URLS_UPDATED, "SwitchTLS", note)
         }
+        Action::ForceDeletePod { ordinal, uid: _ } => {
+            let loss = seen.pods.get(ordinal).and_then(|pod| pod.loss.as_ref());
+            let why = loss.map(|loss| format!(": {loss}")).unwrap_or_default();
+            let note = format!("deleted pod {} by force, after its member was removed{why}", names.pod(*ordinal));
+            Event::normal(event::POD_DELETED, "ReplaceMember", note)
+        }
         Action::EvictPod { ordinal, uid: _ } => restarted(*ordinal, goal, names, seen),
         Action::OrphanSet { uid: _ } => Event::normal(
             event::STATEFULSET_RECREATED,
@@ -194,7 +200,9 @@ pub fn of_action(action: &Action, goal: &Goal, names: &Names, seen: &Observed) -
             Event::normal(reason, "ChangeAuthentication", auth_changed(*step, goal))
         }
         Action::RemoveMember { member, cluster: _ } => {
-            let note = format!("removed {} from the members", terms.member(*member));
+            let facts = assess(seen);
+            let why = facts.node_loss(*member).map(|loss| format!(": {loss}")).unwrap_or_default();
+            let note = format!("removed {} from the members{why}", terms.member(*member));
             Event::normal(event::MEMBER_REMOVED, "RemoveMember", note)
         }
     })
@@ -243,6 +251,7 @@ pub fn of_change(before: Option<&EtcdClusterStatus>, after: &EtcdClusterStatus) 
         change.stalled(),
         change.rollout(),
         change.failing_step(),
+        change.node_lost(),
         change.serving(),
         change.pause(),
     ]
@@ -325,6 +334,11 @@ impl<'a> Change<'a> {
         Some(Event::new(true, reason::STEP_FAILED, "Reconcile", &failed.message))
     }
 
+    fn node_lost(&self) -> Option<Event> {
+        let lost = self.news(condition::RECONCILING, "True").filter(|it| it.reason == reason::NODE_LOST)?;
+        Some(Event::new(true, reason::NODE_LOST, "Reconcile", &lost.message))
+    }
+
     /// Members that stop serving and return while the cluster runs.
     fn serving(&self) -> Option<Event> {
         if self.before.phase != Some(Phase::Running) || self.after.phase != Some(Phase::Running) {
@@ -362,7 +376,7 @@ impl<'a> Change<'a> {
         let resize = self.news(condition::VOLUMES_DIFFER, "True");
         let resize = resize.filter(|it| it.reason == reason::VOLUME_RESIZE_FAILED);
         let tls = self.news(condition::TLS_READY, "False");
-        let under_way = [reason::CERTIFICATES_PENDING, reason::SWITCHING_TLS];
+        let under_way = [reason::CERTIFICATES_PENDING, reason::CERTIFICATE_NOT_ISSUED, reason::SWITCHING_TLS];
         let tls = tls.filter(|it| !under_way.contains(&it.reason.as_str()));
         let passwords = [reason::ROOT_PASSWORD_MISSING, reason::ROOT_PASSWORD_INEFFECTIVE];
         let told = [&passwords[..], &[reason::AUTH_NOT_WANTED, reason::TLS_NOT_IN_EFFECT]].concat();

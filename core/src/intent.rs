@@ -47,6 +47,7 @@ pub struct Intent {
     pub supervised: bool,
     /// When members may be restarted for reasons of the operator, where that stops writes.
     pub windows: Vec<Window>,
+    pub node_loss_grace_seconds: i64,
     pub asked: Asked,
     pub auth: auth::Wanted,
     /// The Service for clients outside, if there should be one.
@@ -121,6 +122,7 @@ pub(crate) fn of(cluster: &EtcdCluster) -> Option<Intent> {
         pod_disruption_budget,
         rollout,
         maintenance,
+        repair,
         external_access,
         debug_sidecar,
     } = cluster.spec.clone();
@@ -151,6 +153,7 @@ pub(crate) fn of(cluster: &EtcdCluster) -> Option<Intent> {
         disruption_budget: pod_disruption_budget == DisruptionBudget::Enabled,
         supervised: rollout.unwrap_or_default().strategy == RolloutStrategy::Supervised,
         windows: maintenance.unwrap_or_default().windows.iter().map(window_of).collect::<Option<_>>()?,
+        node_loss_grace_seconds: repair.unwrap_or_default().node_loss_grace_seconds,
         asked: asked(cluster).0,
         auth: auth::Wanted::of(security.auth.as_ref()),
         node_port: match external_access.and_then(|access| access.node_port) {

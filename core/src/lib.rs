@@ -35,6 +35,7 @@ pub mod quorum;
 pub mod request;
 pub mod round;
 mod rules;
+pub mod runs;
 pub mod schedule;
 pub mod snapshot;
 pub mod start;

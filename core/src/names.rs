@@ -40,6 +40,10 @@ pub const PREFLIGHT_LABEL: &str = "etcd.etcd.io/preflight-of";
 pub const CLIENT_LABEL: &str = "etcd.etcd.io/client-of";
 /// On pods that take backups: the cluster.
 pub const BACKUP_LABEL: &str = "etcd.etcd.io/backup-of";
+/// On Jobs that take backups and their pods: which EtcdBackup they are for, and which run.
+pub const RUN_ANNOTATION: &str = "etcd.etcd.io/backup-run";
+/// On an EtcdCluster: other namespaces whose EtcdBackups can refer to it, separated by commas.
+pub const ALLOW_FROM_ANNOTATION: &str = "etcd.etcd.io/allow-from-namespaces";
 /// On preflight pods: the digest of what they try.
 pub const PROOF_ANNOTATION: &str = "etcd.etcd.io/proof";
 /// On the Secret of the client port: when the operator wrote it with a certificate that a user has issued.
@@ -103,6 +107,11 @@ impl Names {
 
     pub fn secret(&self, purpose: Purpose) -> String {
         format!("{}-{}", self.cluster, purpose.suffix())
+    }
+
+    /// The Certificate that cert-manager issues, and the Secret in which it stores what it has issued.
+    pub fn issued(&self) -> String {
+        format!("{}-server-issued", self.cluster)
     }
 
     /// What selects the members' pods.

@@ -3,7 +3,7 @@
 use crate::api::EtcdCluster;
 use crate::asked::ROTATE_CA;
 use crate::intent::{self, Intent};
-use crate::names::{ANNOTATION_OF, reason};
+use crate::names::{ANNOTATION_OF, Names, reason};
 use crate::rules::options::LOG_BYTES;
 use crate::tls::{ClientPort, Source, Switch, Transport};
 use crate::version::{CRASH_SAFE, Version};
@@ -71,13 +71,15 @@ pub fn notices(cluster: &EtcdCluster, intent: &Intent) -> Vec<Notice> {
 
 fn other_certificates(cluster: &EtcdCluster) -> Vec<Notice> {
     let tls = &cluster.spec.security.tls;
-    let (clients, is_given) = (Transport::asked_for(tls).clients.is_tls(), !Source::of(tls).is_operator());
-    let issued = "no effect: the operator issues every certificate that certificateSecret does not give";
-    let alone = "no effect without certificateSecret: name the Secret with your certificate there";
+    let clients = Transport::asked_for(tls).clients.is_tls();
+    let source = Source::of(tls, &Names::of(cluster, ""));
+    let issued = "no effect: the operator issues every certificate that no other source gives";
+    let alone = "no effect without certificateSecret or issuerRef: name the source of your certificate there";
     let plain = "no effect: it is for the client port, and clients connect in plain text";
     [
-        ("spec.security.tls.certificateSecret", is_given && !clients, plain),
-        ("spec.security.tls.caSecret", tls.ca_secret.is_some() && !is_given, alone),
+        ("spec.security.tls.certificateSecret", source.is_user() && !clients, plain),
+        ("spec.security.tls.issuerRef", source.issuer().is_some() && !clients, plain),
+        ("spec.security.tls.caSecret", tls.ca_secret.is_some() && source.is_operator(), alone),
         ("spec.security.tls.autoTLS", !tls.auto_tls, issued),
     ]
     .into_iter()

@@ -1,8 +1,10 @@
 //! From what was read to the snapshot that decisions are made from: what the state of an object means is decided here, for
 //! the operator and for nobody else.
 
+mod backup;
 mod container;
 mod etcd;
+mod node_loss;
 mod nodes;
 mod preflight;
 mod rejections;
@@ -21,10 +23,11 @@ use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Amount;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::core::DynamicObject;
 use kube::{Resource, ResourceExt};
 
 use crate::agent::Protocol;
-use crate::api::{EtcdCluster, Quantity};
+use crate::api::{EtcdBackup, EtcdCluster, Quantity};
 use crate::auth::{self, RootPassword};
 use crate::decide::{Goal, OnStop};
 use crate::form::{Digest, Form, Record, adopts, member_config};
@@ -37,8 +40,9 @@ use crate::observed::{
 use crate::order::{self, BootstrapOrder};
 use crate::request::{Object, Role};
 use crate::round::{Handshakes, Memory, Unseen};
-use crate::tls::{self, PeerPort, Purpose, Schemes, Section, Transport};
+use crate::tls::{self, Issuance, PeerPort, Purpose, Requested, Schemes, Section, Transport};
 use crate::validate::validate;
+pub(crate) use container::blocked;
 pub use container::image;
 pub use etcd::{Reply, etcd};
 pub use nodes::addresses as node_addresses;
@@ -63,9 +67,13 @@ pub struct Objects {
     pub services: BTreeMap<Role, Arc<Service>>,
     pub budget: Option<Arc<PodDisruptionBudget>>,
     pub network_policy: Option<Arc<NetworkPolicy>>,
+    /// In which cert-manager is asked for the certificate of the client port.
+    pub certificate: Requested<Arc<DynamicObject>>,
     pub taken: BTreeSet<Taken>,
     /// All that there are; they belong to no cluster.
     pub nodes: Seen<Vec<Arc<Node>>, Unread>,
+    /// Those that refer to the cluster, from any namespace.
+    pub backups: Vec<Arc<EtcdBackup>>,
 }
 
 /// The Secrets of a user with a certificate and its authorities. One Secret can have both.
@@ -77,10 +85,10 @@ pub struct GivenSecrets {
 }
 
 impl GivenSecrets {
-    fn read(&self, names: &Names) -> tls::Given {
+    fn read(&self, names: &Names, issuance: Option<Issuance>) -> tls::Given {
         let is_ours = |name: &str| Purpose::ALL.into_iter().any(|it| names.secret(it) == name);
         let Self { certificate, authorities, verified } = self;
-        tls::Given::read(certificate.as_deref(), authorities.as_deref(), verified.clone(), is_ours)
+        tls::Given::read(certificate.as_deref(), authorities.as_deref(), verified.clone(), issuance, is_ours)
     }
 }
 
@@ -161,12 +169,19 @@ impl Objects {
         of_pods.chain(self.transport()).chain(self.transport_of_new_pods()).chain(self.target())
     }
 
-    pub fn questions(&self, goal: &Goal, memory: &Memory) -> Questions {
+    pub fn questions(&self, goal: &Goal, memory: &Memory, now: Timestamp) -> Questions {
         let Cluster { deleting, formed, .. } = cluster(&self.cluster);
         let hash = goal.size == 0 && goal.on_stop == OnStop::Retain && !deleting;
         let rolls = || self.is_rolling(goal) || self.trusts_differ(memory);
-        let links = formed.is_some() && !deleting && (goal.size < self.replicas() || rolls());
+        let links =
+            formed.is_some() && !deleting && (goal.size < self.replicas() || self.loses_node(now) || rolls());
         Questions { listed: formed.is_none(), hash, links }
+    }
+
+    /// Whether the node of a pod is lost: then the other members are asked whether they reach its member.
+    fn loses_node(&self, now: Timestamp) -> bool {
+        let claim = |ordinal| self.claims.get(ordinal).map(|it| &**it);
+        self.pods.iter().any(|(ordinal, pod)| node_loss::of(pod, claim(ordinal), &self.nodes, now).is_some())
     }
 
     /// What etcd is asked about its authentication, if anything.
@@ -258,7 +273,9 @@ impl Objects {
     }
 
     /// What matters of these objects and is not part of the snapshot.
-    pub fn unseen(&self) -> Unseen {
+    ///
+    /// `nodes` are the addresses of nodes by which clients connect.
+    pub fn unseen(&self, nodes: &BTreeSet<IpAddr>) -> Unseen {
         // A budget's status changes by itself.
         let budget = self.budget.as_ref().map(|it| format!("{:?} {:?}", it.uid(), it.metadata.generation));
         let set = self.set.as_ref().and_then(|set| set.metadata.generation).map(|it| it.to_string());
@@ -266,10 +283,17 @@ impl Objects {
         // Kubelets report statuses of pods all the time.
         let pod = |pod: &Arc<Pod>| Some(format!("{:?} {:?}", pod.metadata.labels, pod.metadata.annotations));
         let policy = self.network_policy.as_ref().and_then(|policy| policy.resource_version());
-        let addresses = Some(format!("{:?}", nodes::addresses(self)));
-        let objects = [self.cluster.resource_version(), set, budget, policy, addresses];
+        let certificate =
+            Some(format!("{:?}", self.certificate.known().map(|it| it.as_ref()?.resource_version())));
+        let objects =
+            [self.cluster.resource_version(), set, budget, policy, certificate, Some(format!("{nodes:?}"))];
         let objects = objects.into_iter().chain(services);
         objects.chain(self.pods.values().map(pod)).collect()
+    }
+
+    /// A pod that is not ready might lack a Secret.
+    pub fn pods_are_ready(&self) -> bool {
+        self.pods.values().all(|pod| container::is_ready(pod))
     }
 
     /// Pods that the StatefulSet should have created.
@@ -344,7 +368,7 @@ pub fn observe(
         preflights: objects.preflights.iter().map(|(&it, pod)| (it, preflight::of(pod, now))).collect(),
         claims: objects.claims.iter().map(|(&ordinal, it)| (ordinal, claim(it, set))).collect(),
         secrets: objects.secrets.iter().map(|(&purpose, it)| (purpose, secret(it))).collect(),
-        given: objects.given.as_ref().map(|it| it.read(names)),
+        given: objects.given.as_ref().map(|it| it.read(names, Issuance::of(&objects.certificate))),
         transport: objects.transport(),
         etcd: etcd(replies),
         auth: None,
@@ -352,6 +376,7 @@ pub fn observe(
         versions: versions(objects),
         taken: objects.taken.clone(),
         nodes: nodes::that_matter(objects),
+        backups: objects.backups.iter().map(|it| backup::of(it)).collect(),
     };
     memory.note_replies(&objects.pods, replies);
     memory.note_handshakes(&objects.pods, handshakes, now);
@@ -359,7 +384,7 @@ pub fn observe(
     seen.pods = objects
         .pods
         .iter()
-        .map(|(&it, pod)| (it, see_pod(it, pod, &forms, replies, &seen, memory)))
+        .map(|(&it, pod)| (it, see_pod(it, pod, objects, &forms, replies, &seen, memory)))
         .collect();
     memory.note_silence(&mut seen);
     seen
@@ -380,6 +405,7 @@ fn versions(objects: &Objects) -> Versions {
 fn see_pod(
     ordinal: Ordinal,
     pod: &Pod,
+    objects: &Objects,
     forms: &Forms,
     replies: &BTreeMap<Ordinal, Reply>,
     seen: &Observed,
@@ -400,6 +426,8 @@ fn see_pod(
         published: memory.is_found_by_name(&uid, seen.now),
         etcd: container::process(pod, replies.get(&ordinal), ran, seen.now),
         node: nodes::of_pod(pod).map(str::to_owned),
+        loss: node_loss::of(pod, objects.claims.get(&ordinal).map(|it| &**it), &objects.nodes, seen.now),
+        was_ready: node_loss::was_ready(pod),
         handshakes: memory.handshakes(&uid),
         uid,
     }

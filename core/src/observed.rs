@@ -16,7 +16,7 @@ use crate::request::Object;
 use crate::tls::{Authority, Certificate, Flaw, Given, Purpose, Schemes, Section, Transport};
 use crate::version::Version;
 use crate::version::downgrade::Downgrade;
-pub use nodes::{Node, Nodes, Unread};
+pub use nodes::{LossSign, Node, NodeLoss, Nodes, Unread};
 
 /// Something that was observed: what it is, or why that is not known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,6 +32,8 @@ pub enum Unanswered {
     Unreachable(String),
     /// The agent responds in place of etcd, and waits for this.
     AgentWaiting(String),
+    /// The agent responds in place of etcd, because it cannot use the certificates of its pod; in its words.
+    CertificatesUnusable(String),
     /// No pod responds as a member.
     NoMember,
     /// Members respond, but none of them serves a linearizable read.
@@ -95,6 +97,8 @@ hexadecimal!(MemberId);
 hexadecimal!(ClusterId);
 
 const TWO_LEARNERS: Version = Version::new(3, 6, 0);
+/// Since then etcd adds a member while a voter is not connected, if a quorum is. Before, it rejects that for as long as it lasts.
+const ADDS_WITHOUT_ALL_VOTERS: [Version; 2] = [Version::new(3, 5, 30), Version::new(3, 6, 11)];
 
 /// One look at everything that belongs to a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -130,9 +134,23 @@ pub struct Observed {
     pub versions: Versions,
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub taken: BTreeSet<Taken>,
-    /// No decision reads it: the status reports how members are spread.
+    /// The status reports how members are spread. Decisions only read whether another node accepts a member.
     #[serde(default)]
     pub nodes: Seen<Nodes, Unread>,
+    /// The EtcdBackups that refer to the cluster, by namespace and name. No decision reads them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub backups: BTreeMap<String, Backup>,
+}
+
+/// What an EtcdBackup reports.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Backup {
+    /// When its last copy completed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_success: Option<Timestamp>,
+    /// Why there is no newer copy, if something is wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
 }
 
 /// An object that has the name of one of ours and another owner.
@@ -309,6 +327,12 @@ pub struct Pod {
     /// Where it runs; none before it is scheduled.
     #[serde(default)]
     pub node: Option<String>,
+    /// Kubernetes reports that this node, or the one that has its volume, is lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss: Option<NodeLoss>,
+    /// etcd was ready in it when its kubelet reported last: it had started on the volume.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub was_ready: bool,
     #[serde(default = "Protocol::first")]
     pub agent: Protocol,
     /// Nothing owns it, so Kubernetes does not delete it with anything else.
@@ -466,6 +490,10 @@ pub struct Etcd {
     /// Since when a member has not served a linearizable read, as far as this operator has watched: after a
     /// restart it begins anew. Who is missing here is not known to have been silent at all.
     pub silent_since: BTreeMap<MemberId, Timestamp>,
+    /// Members that have published themselves, as far as this operator has observed: those that are listed, and those whose
+    /// volumes are still there. etcd has written a log for each of them.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub started: BTreeSet<MemberId>,
 }
 
 /// One member's status.
@@ -513,6 +541,11 @@ impl Answer {
     /// Every member from 3.6 on is started to accept two learners at a time; older ones cannot.
     pub fn accepts_two_learners(&self) -> bool {
         self.version.is_some_and(|version| version >= TWO_LEARNERS)
+    }
+
+    pub fn adds_without_all_voters(&self) -> bool {
+        let [of_3_5, of_3_6] = ADDS_WITHOUT_ALL_VOTERS;
+        self.version.is_some_and(|it| it >= of_3_6 || it >= of_3_5 && it < TWO_LEARNERS)
     }
 }
 
@@ -585,12 +618,19 @@ impl Observed {
             secrets: BTreeMap::new(),
             given: None,
             transport: None,
-            etcd: Etcd { answers: BTreeMap::new(), members, via: None, silent_since: BTreeMap::new() },
+            etcd: Etcd {
+                answers: BTreeMap::new(),
+                members,
+                via: None,
+                silent_since: BTreeMap::new(),
+                started: BTreeSet::new(),
+            },
             auth: None,
             root_password: None,
             versions: Versions::default(),
             taken: BTreeSet::new(),
             nodes: Seen::default(),
+            backups: BTreeMap::new(),
         }
     }
 
@@ -627,7 +667,10 @@ impl Observed {
 
     /// Pods in which the agent responds and waits.
     pub fn waiting_agents(&self) -> impl Iterator<Item = Ordinal> {
-        let waits = |answer: &Seen<Answer>| matches!(answer, Seen::Unknown(Unanswered::AgentWaiting(_)));
+        let waits = |answer: &Seen<Answer>| {
+            use Unanswered::{AgentWaiting, CertificatesUnusable};
+            matches!(answer, Seen::Unknown(AgentWaiting(_) | CertificatesUnusable(_)))
+        };
         self.etcd.answers.iter().filter(move |(_, answer)| waits(answer)).map(|(&ordinal, _)| ordinal)
     }
 

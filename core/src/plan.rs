@@ -18,7 +18,7 @@ use crate::decide::Reason;
 use crate::form::Digest;
 use crate::observed::{ClusterId, Exit, MemberId, Observed, Ordinal, Unanswered};
 use crate::request::Object;
-use crate::tls::{Cause, Copy, Purpose, Schemes, Section, Stage, Tally};
+use crate::tls::{Cause, Copy, Purpose, Rejection, Schemes, Section, Stage, Tally};
 use crate::version::{Version, path};
 
 /// What to do now, in this order; what is awaited; what is refused.
@@ -82,6 +82,11 @@ pub enum Action {
         uid: String,
     },
     DeletePod {
+        ordinal: Ordinal,
+        uid: String,
+    },
+    /// Deletes it without waiting for its kubelet, which does not respond. Only for pods whose members etcd has removed.
+    ForceDeletePod {
         ordinal: Ordinal,
         uid: String,
     },
@@ -210,6 +215,7 @@ impl Action {
             | Self::ChangeAuth { .. }
             | Self::AddLearner { .. } => Nature::Confirmed,
             Self::DeletePod { .. }
+            | Self::ForceDeletePod { .. }
             | Self::EvictPod { .. }
             | Self::EnableDowngrade { .. }
             | Self::CancelDowngrade { .. }
@@ -269,7 +275,11 @@ impl Action {
             Object::Secret(taken) => {
                 matches!(self, Self::IssueCertificate { purpose, cause: _ } if *purpose == taken)
             }
-            Object::Cluster | Object::Service(_) | Object::Budget | Object::NetworkPolicy => false,
+            Object::Cluster
+            | Object::Service(_)
+            | Object::Budget
+            | Object::NetworkPolicy
+            | Object::Certificate => false,
         }
     }
 
@@ -317,6 +327,33 @@ pub enum WaitingOn {
     Recovery {
         ordinal: Ordinal,
         member: MemberId,
+    },
+    /// The node of a member is lost. The member continues if the node returns until then, and is replaced otherwise.
+    NodeReturn {
+        ordinal: Ordinal,
+        member: MemberId,
+        node: String,
+        until: Timestamp,
+    },
+    /// The node of a member is lost, and the member is not known to be cut off from this one.
+    Isolation {
+        ordinal: Ordinal,
+        member: MemberId,
+        by: MemberId,
+        /// It reports a connection; otherwise it does not report its connections.
+        connected: bool,
+    },
+    /// These join before the member on a lost node is replaced.
+    OthersJoin {
+        ordinal: Ordinal,
+        member: MemberId,
+        joining: Vec<Ordinal>,
+    },
+    /// No other node accepts the member whose node is lost.
+    OtherNode {
+        ordinal: Ordinal,
+        member: MemberId,
+        node: String,
     },
     /// Whether the cluster formed cannot be told before these volumes have been looked into.
     Volumes {
@@ -413,6 +450,10 @@ pub enum WaitingOn {
         purpose: Purpose,
         until: Timestamp,
     },
+    /// No pod starts before cert-manager has issued the certificate of the client port.
+    Issuance {
+        problems: Vec<String>,
+    },
 }
 
 impl WaitingOn {
@@ -426,7 +467,22 @@ impl WaitingOn {
         if let Self::Consent { opens, .. } = self {
             return *opens;
         }
-        if let Self::Clients { until, .. } = self { Some(*until) } else { None }
+        if let Self::Clients { until, .. } | Self::NodeReturn { until, .. } = self {
+            return Some(*until);
+        }
+        None
+    }
+
+    /// The member on a lost node that it is about.
+    pub fn member_on_lost_node(&self) -> Option<MemberId> {
+        if let Self::NodeReturn { member, .. }
+        | Self::Isolation { member, .. }
+        | Self::OthersJoin { member, .. }
+        | Self::OtherNode { member, .. } = self
+        {
+            return Some(*member);
+        }
+        None
     }
 
     /// Whether an authority gives way to its successor. Members serve meanwhile.
@@ -469,6 +525,7 @@ pub enum Refusal {
     },
     /// No pod starts without the certificate that a user has to give, and what the user gives cannot be used, in words.
     NoCertificateGiven {
+        rejection: Rejection,
         problems: Vec<String>,
     },
     /// All data of a formed cluster is gone; a new one is never started in its place.

@@ -22,7 +22,7 @@ use crate::form::Digest;
 use crate::names::Names;
 use crate::observed::{ClusterId, MemberId, Observed, Ordinal};
 use crate::plan::Action;
-use crate::tls::{Copy, Purpose, Scheme, Schemes, Section, Stage};
+use crate::tls::{Copy, Purpose, Scheme, Schemes, Section, Stage, certificate_resource};
 use crate::version::Version;
 pub use http::{Target, http};
 
@@ -67,6 +67,8 @@ pub enum Object {
     Service(Role),
     Budget,
     NetworkPolicy,
+    /// In which the operator asks cert-manager for the certificate of the client port.
+    Certificate,
 }
 
 /// What a Service is for.
@@ -126,7 +128,7 @@ pub enum Change {
     /// These fields of it; null removes one.
     Merge(Value),
     Delete,
-    /// Of a pod, which has this many seconds to end.
+    /// Of a pod, which has this many seconds to end. With 0, nothing confirms that it has ended.
     DeleteWithin(u32),
     /// Of a pod, if its disruption budget allows.
     Evict,
@@ -218,6 +220,9 @@ pub fn request(action: &Action, seen: &Observed, turn: usize) -> Option<Request>
         Action::LabelClaim { ordinal, ref uid, member } => claim(ordinal, uid, Change::Label(member)),
         Action::DeleteClaim { ordinal, ref uid } => claim(ordinal, uid, Change::Delete),
         Action::DeletePod { ordinal, ref uid } => delete(Object::Pod(ordinal), uid),
+        Action::ForceDeletePod { ordinal, ref uid } => {
+            write(Object::Pod(ordinal), OnlyIf::Same(uid.clone()), Change::DeleteWithin(0))
+        }
         Action::EvictPod { ordinal, ref uid } => {
             write(Object::Pod(ordinal), OnlyIf::Same(uid.clone()), Change::Evict)
         }
@@ -289,6 +294,7 @@ impl Object {
             Self::Service(Role::Peer) => names.peer_service(),
             Self::Service(Role::Client) => names.client_service(),
             Self::Service(Role::NodePort) => names.node_port_service(),
+            Self::Certificate => names.issued(),
         }
     }
 
@@ -311,6 +317,7 @@ impl Object {
             Self::Service(_) => of::<Service>(),
             Self::Budget => of::<PodDisruptionBudget>(),
             Self::NetworkPolicy => of::<NetworkPolicy>(),
+            Self::Certificate => certificate_resource(),
         }
     }
 }

@@ -5,15 +5,17 @@
 //! on every server. The CEL in here keeps to what Kubernetes 1.25 understands, because a server refuses a
 //! definition with a word it does not know.
 
-use crate::api::{EtcdBackupSpec, EtcdClusterSpec, StorageType};
+use crate::api::{EtcdBackupSpec, EtcdClusterSpec};
 
 mod auth;
+pub(crate) mod backup;
 mod certificates;
 mod cluster;
 mod maintenance;
 mod network_policy;
 pub(crate) mod options;
 pub(crate) mod pods;
+mod repair;
 mod storage;
 mod syntax;
 
@@ -67,6 +69,7 @@ pub(crate) fn of_cluster() -> impl Iterator<Item = &'static Rule<EtcdClusterSpec
         options::RULES,
         pods::RULES,
         maintenance::RULES,
+        repair::RULES,
         certificates::RULES,
         auth::RULES,
         network_policy::RULES,
@@ -79,12 +82,5 @@ pub(crate) fn of_cluster_changes() -> impl Iterator<Item = &'static ChangeRule<E
 }
 
 pub(crate) fn of_backup() -> impl Iterator<Item = &'static Rule<EtcdBackupSpec>> {
-    BACKUP.iter()
+    backup::RULES.iter()
 }
-
-const BACKUP: &[Rule<EtcdBackupSpec>] = &[Rule {
-    at: "",
-    server: Server::Cel("self.storageType != 'S3' || has(self.s3)"),
-    message: "storageType S3 requires a bucket: set s3.bucket",
-    broken: |backup| backup.storage_type == StorageType::S3 && backup.s3.is_none(),
-}];

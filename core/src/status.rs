@@ -2,6 +2,7 @@
 //! `docs/status.md` explains it to users.
 
 mod auth;
+mod backup;
 mod blocked;
 mod conditions;
 mod facts;
@@ -21,10 +22,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::api::{
-    BackupPhase, EtcdBackup, EtcdBackupStatus, EtcdCluster, EtcdClusterStatus, EtcdRestore,
-    EtcdRestoreStatus, RestorePhase,
-};
+use crate::api::{EtcdCluster, EtcdClusterStatus, EtcdRestore, EtcdRestoreStatus, RestorePhase};
 use crate::decide::Goal;
 use crate::desired::PodAgent;
 use crate::intent::Intent;
@@ -34,14 +32,12 @@ use crate::plan::Plan;
 use crate::tls::Transport;
 use crate::validate::Problem;
 use crate::version::Version;
-pub(crate) use conditions::find;
-use conditions::{History, ours};
+pub(crate) use conditions::{Fact, History, Value, find, ours};
 pub use panicked::after_panic;
 pub use trouble::{FailedWrite, Trouble};
 pub use unobserved::after_denied_read;
 use view::View;
 
-const NO_BACKUPS_YET: &str = "this version of the operator accepts the object but does not take backups yet";
 const NO_RESTORES_YET: &str = "this version of the operator accepts the object but does not restore yet";
 
 /// How old `observedAt` can become while nothing changes.
@@ -125,6 +121,9 @@ fn seen(
         client_endpoints: vec![basis.names.endpoint(basis.transport().clients.scheme())],
         selector: Some(selector.join(",")),
         conditions: history.conditions(facts::of(&view, cluster)),
+        last_backup_time: backup::last_success(&basis.seen.backups)
+            .map(Time)
+            .or(before.last_backup_time.clone()),
         ..before.clone()
     }
 }
@@ -136,29 +135,23 @@ fn in_the_form_of(written: &str, version: Version) -> String {
 
 /// Reports that this kind comes later. An object that has reached its end for this generation stays as it is, also when
 /// another version of the operator wrote that: it is not carried out because a newer one knows how.
-macro_rules! not_implemented {
-    ($function:ident, $kind:ty, $status:ident, $phase:ident, $message:expr) => {
-        pub fn $function(object: &$kind, now: Timestamp) -> Option<$status> {
-            let current = object.status.clone().unwrap_or_default();
-            let generation = object.metadata.generation;
-            let ended = matches!(current.phase, Some($phase::Completed | $phase::Failed));
-            if ended && current.observed_generation == generation {
-                return None;
-            }
-            let history = History { before: &current.conditions, generation, now };
-            let next = $status {
-                phase: Some($phase::Failed),
-                observed_generation: generation,
-                conditions: history.conditions(facts::stalled(reason::NOT_IMPLEMENTED, $message)),
-                ..$status::default()
-            };
-            let comparable = $status { conditions: ours(&current.conditions), ..current };
-            (next != comparable).then_some(next)
-        }
+pub fn of_restore(restore: &EtcdRestore, now: Timestamp) -> Option<EtcdRestoreStatus> {
+    let current = restore.status.clone().unwrap_or_default();
+    let generation = restore.metadata.generation;
+    let ended = matches!(current.phase, Some(RestorePhase::Completed | RestorePhase::Failed));
+    if ended && current.observed_generation == generation {
+        return None;
+    }
+    let history = History { before: &current.conditions, generation, now };
+    let next = EtcdRestoreStatus {
+        phase: Some(RestorePhase::Failed),
+        observed_generation: generation,
+        conditions: history.conditions(facts::stalled(reason::NOT_IMPLEMENTED, NO_RESTORES_YET)),
+        ..EtcdRestoreStatus::default()
     };
+    let comparable = EtcdRestoreStatus { conditions: ours(&current.conditions), ..current };
+    (next != comparable).then_some(next)
 }
-not_implemented!(of_backup, EtcdBackup, EtcdBackupStatus, BackupPhase, NO_BACKUPS_YET);
-not_implemented!(of_restore, EtcdRestore, EtcdRestoreStatus, RestorePhase, NO_RESTORES_YET);
 
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,6 @@
-//! What changes without a restart: Services, the disruption budget, the network policy, what new pods are rendered from, and
-//! labels and annotations of running pods. They are corrected whenever they differ, and need no decision.
+//! What changes without a restart: Services, the disruption budget, the network policy, the request to cert-manager, what new
+//! pods are rendered from, and labels and annotations of running pods. They are corrected whenever they differ, and need no
+//! decision.
 
 use std::sync::Arc;
 
@@ -16,9 +17,15 @@ use crate::form::{Form, Record};
 use crate::observe::{Objects, image};
 use crate::observed::{Observed, Ordinal, Seen};
 use crate::request::{Change, Object, OnlyIf, Role, Write};
+use crate::tls::{Profiles, Purpose};
 
 /// The writes that correct them, each on its own.
-pub fn surroundings(desired: &Desired<'_>, objects: &Objects, seen: &Observed) -> Vec<Write> {
+pub fn surroundings(
+    desired: &Desired<'_>,
+    certificates: &Profiles,
+    objects: &Objects,
+    seen: &Observed,
+) -> Vec<Write> {
     let wanted = services(desired);
     let service = |role: Role| {
         let there = objects.services.get(&role).map(|there| &**there);
@@ -38,6 +45,11 @@ pub fn surroundings(desired: &Desired<'_>, objects: &Objects, seen: &Observed) -
     }
     let (wanted, there) = (desired.network_policy(), objects.network_policy.as_deref());
     writes.extend(correction(Object::NetworkPolicy, wanted.as_ref(), there, restricts_as_wanted));
+    // While it is not known whether there is one, none is written.
+    if let Seen::Known(there) = &objects.certificate {
+        let wanted = certificates.get(&Purpose::Server).and_then(|it| desired.certificate(it));
+        writes.extend(correction(Object::Certificate, wanted.as_ref(), there.as_deref(), is_contained));
+    }
     writes.extend(rendering(desired, objects, seen));
     writes.extend(metadata_of_pods(desired, objects));
     writes

@@ -6,6 +6,7 @@
 mod certificate;
 mod expiry;
 mod given;
+mod issuance;
 mod judgement;
 mod profile;
 mod switch;
@@ -25,7 +26,10 @@ pub use certificate::{
 pub(crate) use expiry::is_urgent;
 pub use expiry::{Expiring, Urgency, expiring, renewals};
 pub(crate) use given::wanted_authorities;
-pub use given::{Chain, Given, Key, Lack, Leaf, Problem, Root, Source, Verified, problems, read_leaf};
+pub use given::{
+    Chain, Given, Key, Lack, Leaf, Problem, Rejection, Root, Source, Verified, problems, read_leaf,
+};
+pub use issuance::{Issuance, NotRead, Requested, certificate_resource, certificate_spec};
 pub use judgement::{Cause, Copy, State, States, judge, next_renewal};
 pub use profile::{Profile, Profiles, Usage, chosen_profiles, profiles};
 pub use switch::{Section, Switch, wanted_schemes};

@@ -62,11 +62,23 @@ pub fn validate_restore(restore: &EtcdRestore) -> Vec<Problem> {
 
 /// The rules of a cluster that no API server can keep, for the documentation.
 pub fn operator_only_rules() -> impl Iterator<Item = Problem> {
-    rules::of_cluster()
-        .filter(|rule| matches!(rule.server, Server::Nothing))
-        .map(|rule| (rule.at, rule.message))
-        .chain([(EXTRA_ARGUMENTS, rules::options::ARGUMENTS_OF_THE_VERSION)])
-        .map(|(at, message)| Problem { field: path("spec", at), message: message.into() })
+    let of_version = Problem {
+        field: path("spec", EXTRA_ARGUMENTS),
+        message: rules::options::ARGUMENTS_OF_THE_VERSION.into(),
+    };
+    not_of_the_server(rules::of_cluster()).chain([of_version])
+}
+
+/// The same of a backup.
+pub fn operator_only_rules_of_backups() -> impl Iterator<Item = Problem> {
+    not_of_the_server(rules::of_backup())
+}
+
+fn not_of_the_server<Spec: 'static>(
+    rules: impl Iterator<Item = &'static Rule<Spec>>,
+) -> impl Iterator<Item = Problem> {
+    let only_ours = rules.filter(|rule| matches!(rule.server, Server::Nothing));
+    only_ours.map(|rule| Problem { field: path("spec", rule.at), message: rule.message.into() })
 }
 
 fn broken_by_cluster(spec: &EtcdClusterSpec, root: &str) -> Vec<Problem> {
@@ -205,6 +217,7 @@ mod tests {
         assert_eq!(validate_backup(&backup(without)).len(), 1);
         let with = json!({"clusterName": "kv", "storageType": "S3", "s3": {"bucket": "b"}});
         assert_eq!(validate_backup(&backup(with)), []);
-        assert_eq!(validate_backup(&backup(json!({"clusterName": "kv", "storageType": "Local"}))), []);
+        let local = json!({"clusterName": "kv", "storageType": "Local", "local": {"claimName": "c"}});
+        assert_eq!(validate_backup(&backup(local)), []);
     }
 }

@@ -201,6 +201,21 @@ proptest! {
     }
 
     #[test]
+    fn a_pod_is_deleted_by_force_only_when_its_member_is_removed_and_its_node_lost_for_long((goal, seen) in anything()) {
+        let plan = decide(&goal, &seen);
+        for action in &plan.actions {
+            let Action::ForceDeletePod { ordinal, .. } = action else { continue };
+            let members = seen.etcd.members.known().expect("they are listed");
+            let holder = seen.claims[ordinal].member.expect("the claim says whose data it holds");
+            prop_assert!(members.at(*ordinal).is_none() && !members.list.contains_key(&holder), "{plan}");
+            prop_assert!(!matches!(seen.etcd.answers.get(ordinal), Some(Seen::Known(_))), "{plan}");
+            let loss = seen.pods[ordinal].loss.as_ref().expect("its node is lost");
+            prop_assert!(seen.now.as_second() - loss.since.as_second() >= goal.node_loss_grace_seconds, "{plan}");
+            prop_assert!(seen.order.is_none() && !goal.paused && !seen.cluster.deleting, "{plan}");
+        }
+    }
+
+    #[test]
     fn a_second_learner_needs_every_started_member_at_3_6((goal, seen) in anything()) {
         let plan = decide(&goal, &seen);
         let adds = plan.actions.iter().any(|action| matches!(action, Action::AddLearner { .. }));
@@ -275,6 +290,7 @@ fn rename(seen: &Observed, mask: u64) -> Observed {
         members.leader = members.leader.map(id);
         members.list = members.list.iter().map(|(&old, member)| (id(old), member.clone())).collect();
     }
+    seen.etcd.started = seen.etcd.started.iter().map(|&it| id(it)).collect();
     seen.etcd.silent_since = seen.etcd.silent_since.iter().map(|(&old, &since)| (id(old), since)).collect();
     seen
 }

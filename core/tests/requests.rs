@@ -84,6 +84,7 @@ fn actions(form: &Digest) -> Vec<(Action, Observed)> {
         (Action::LabelClaim { ordinal: ONE, uid: uid(), member }, running.clone()),
         (Action::DeleteClaim { ordinal: ONE, uid: uid() }, running.clone()),
         (Action::DeletePod { ordinal: ONE, uid: uid() }, running.clone()),
+        (Action::ForceDeletePod { ordinal: ONE, uid: uid() }, running.clone()),
         (Action::EvictPod { ordinal: ONE, uid: uid() }, running.clone()),
         (Action::DeleteSet { uid: uid() }, running.clone()),
         (Action::OrphanSet { uid: uid() }, running.clone()),

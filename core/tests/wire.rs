@@ -63,7 +63,8 @@ fn reason_after(waiting: &Waiting) -> Option<Waiting> {
         Waiting::OrderUsed { .. } => Waiting::PeersMissing { missing: list() },
         Waiting::PeersMissing { .. } => Waiting::FirstStarter { first: text() },
         Waiting::FirstStarter { .. } => Waiting::OthersNotReady { others: list() },
-        Waiting::OthersNotReady { .. } => return None,
+        Waiting::OthersNotReady { .. } => Waiting::Certificates { error: text() },
+        Waiting::Certificates { .. } => return None,
     })
 }
 

@@ -1,5 +1,6 @@
 //! What the benchmark measures, how, and how it is told: `docs/bench.md` describes the file.
 
+mod backup;
 mod change;
 mod crowd;
 mod footprint;

@@ -24,7 +24,7 @@ pub const API_GROUP: &str = "etcd.etcd.io";
 const SELECTOR: &str = "app.kubernetes.io/name=etcd-operator";
 /// Where `make image` has cargo put the static programs, below its target directory.
 const STATIC: &str = "x86_64-unknown-linux-musl/release";
-const PROGRAMS: [&str; 2] = ["etcd-operator", "etcd-agent"];
+const PROGRAMS: [&str; 3] = ["etcd-operator", "etcd-agent", "etcd-backup"];
 /// The folder of `config/` that the usual operator is installed from.
 const EVERYTHING: &str = "everything";
 /// Where `make run` finds the image that members' pods take the agent from.
@@ -74,19 +74,25 @@ pub async fn remove(cluster: &Cluster) -> Result<()> {
     cluster.kubectl.run(&["delete", "-k", &operator, "--ignore-not-found"]).await.map(drop)
 }
 
-/// The sizes in bytes of the operator's program, of the agent's, and of the image that [`Operator::install`] has made.
-pub fn sizes(programs: Option<&Path>) -> Result<[u64; 3]> {
+/// The sizes in bytes of the operator's program, of the agent's, of the one for backups, and of the image that
+/// [`Operator::install`] has made.
+pub fn sizes(programs: Option<&Path>) -> Result<[u64; 4]> {
     let size = |path: &Path| {
         let metadata = std::fs::metadata(path).with_context(|| format!("no {}", path.display()))?;
         anyhow::Ok(metadata.len())
     };
-    let [operator, agent] = static_programs(programs)?;
-    Ok([size(&operator)?, size(&agent)?, size(&archive())?])
+    let [operator, agent, backup] = static_programs(programs)?;
+    Ok([size(&operator)?, size(&agent)?, size(&backup)?, size(&archive())?])
 }
 
 /// The operator as it is shipped, to be run on this machine.
 pub fn program() -> Result<PathBuf> {
     static_programs(None)?.into_iter().next().context("no program")
+}
+
+/// The program for backups as it is shipped, to be run on this machine.
+pub fn backup_program() -> Result<PathBuf> {
+    static_programs(None).map(|[_, _, backup]| backup)
 }
 
 impl Operator {
@@ -213,7 +219,7 @@ async fn apply(kubectl: &Kubectl, what: &[&str]) -> Result<()> {
     kubectl.run(&words).await.map(drop)
 }
 
-fn static_programs(given: Option<&Path>) -> Result<[PathBuf; 2]> {
+fn static_programs(given: Option<&Path>) -> Result<[PathBuf; 3]> {
     let directory = match given {
         Some(directory) => directory.to_owned(),
         None => {

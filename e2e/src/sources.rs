@@ -10,9 +10,20 @@ use crate::test::{About, Test};
 /// Versions of everything that is compiled, and the programs of the machine.
 const PINNED: [&str; 4] = ["Cargo.lock", "Cargo.toml", "rust-toolchain.toml", "hack/programs"];
 const TESTBED: &[&str] = &["testbed"];
-const OPERATOR: &[&str] = &["testbed", "core", "agent", "operator", "config"];
-const DOCUMENTS: &[&str] =
-    &["testbed", "core", "agent", "operator", "config", "tidy", "docs", "examples", "test", "README.md"];
+const OPERATOR: &[&str] = &["testbed", "core", "agent", "backup", "operator", "config"];
+const DOCUMENTS: &[&str] = &[
+    "testbed",
+    "core",
+    "agent",
+    "backup",
+    "operator",
+    "config",
+    "tidy",
+    "docs",
+    "examples",
+    "test",
+    "README.md",
+];
 /// No test runs these.
 const OTHER_PROGRAMS: [&str; 5] = [
     "e2e/src/bench",

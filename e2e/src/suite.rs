@@ -4,9 +4,11 @@
 //! Files in a folder of a group, such as `lifecycle/`, are for the tests of that group only (see [`crate::sources`]).
 
 mod auth;
+mod backups;
 mod disturbed;
 mod documents;
 mod elected;
+mod image;
 mod lifecycle;
 mod membership_faults;
 mod operator_faults;
@@ -47,8 +49,10 @@ pub fn all() -> Vec<Test> {
         volumes::tests(&field),
         tls::tests(&field),
         auth::tests(&field),
+        backups::tests(&field),
         operator_faults::tests(&field),
         rights::tests(&field),
+        image::tests(&field),
         uninstall::tests(&field),
         testbed::tests(&field),
     ]

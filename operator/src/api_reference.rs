@@ -57,8 +57,16 @@ fn kind(crd: &CustomResourceDefinition) -> String {
             }
         }
         let mut rules = page.rules;
-        if names.kind == "EtcdCluster" {
-            rules.extend(validate::operator_only_rules().map(|rule| (rule.field, rule.message)));
+        match names.kind.as_str() {
+            "EtcdCluster" => {
+                rules.extend(validate::operator_only_rules().map(|rule| (rule.field, rule.message)))
+            }
+            "EtcdBackup" => {
+                rules.extend(
+                    validate::operator_only_rules_of_backups().map(|rule| (rule.field, rule.message)),
+                );
+            }
+            _ => {}
         }
         if !rules.is_empty() {
             rules.sort_by(|(left, _), (right, _)| left.cmp(right));

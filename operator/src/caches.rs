@@ -7,11 +7,13 @@ use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use etcd_operator_core::api::EtcdCluster;
-use etcd_operator_core::names::{CLUSTER_LABEL, PREFLIGHT_LABEL};
+use etcd_operator_core::api::{EtcdBackup, EtcdCluster};
+use etcd_operator_core::names::{BACKUP_LABEL, CLUSTER_LABEL, PREFLIGHT_LABEL};
+use etcd_operator_core::runs::{Mark, cluster_namespace};
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
@@ -32,8 +34,8 @@ use crate::scope::Scope;
 use crate::telemetry::chain;
 pub use stores::Stores;
 
-/// Which EtcdCluster.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// Which EtcdCluster, or which EtcdBackup.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     pub namespace: String,
     pub name: String,
@@ -53,9 +55,13 @@ pub struct Caches {
     pub budgets: Stores<PodDisruptionBudget>,
     pub network_policies: Stores<NetworkPolicy>,
     pub nodes: Nodes,
+    pub backups: Stores<EtcdBackup>,
+    /// Of backups, and their pods.
+    pub jobs: Stores<Job>,
+    pub job_pods: Stores<Pod>,
 }
 
-/// Who is told that something of a cluster has changed. Nobody, while another operator leads.
+/// Who is told that something of a cluster, or of a backup, has changed. Nobody, while another operator leads.
 #[derive(Clone, Default)]
 pub struct Wakes(Arc<Mutex<Option<UnboundedSender<Key>>>>);
 
@@ -79,10 +85,16 @@ impl Wakes {
 pub type Filling = BoxFuture<'static, ()>;
 
 impl Caches {
-    /// Whatever changes sends the key of its cluster.
-    pub fn fill(client: &Client, scope: &Scope, wake: &Wakes) -> (Self, Filling) {
+    /// Whatever changes sends the key of its cluster, or of its backup.
+    pub fn fill(client: &Client, scope: &Scope, wake: &Wakes, wake_backups: &Wakes) -> (Self, Filling) {
         let (nodes, filling) = Nodes::fill(client);
         let mut watches = Watches { client, scope, wake, all: vec![filling] };
+        let runs = || watch_config().labels(BACKUP_LABEL);
+        // The status of a cluster reports its backups.
+        let backups =
+            watches.open_for(&watch_config(), &[(wake_backups, key_of_backup), (wake, key_of_its_cluster)]);
+        let jobs = watches.open_for(&runs(), &[(wake_backups, key_by_mark)]);
+        let job_pods = watches.open_for(&runs(), &[(wake_backups, key_by_mark)]);
         let ours = || watch_config().labels(CLUSTER_LABEL);
         let preflights = watch_config().labels(PREFLIGHT_LABEL);
         let caches = Self {
@@ -98,6 +110,9 @@ impl Caches {
             budgets: watches.open(&ours(), key_by_label),
             network_policies: watches.open(&ours(), key_by_label),
             nodes,
+            backups,
+            jobs,
+            job_pods,
         };
         (caches, futures::future::join_all(watches.all).map(drop).boxed())
     }
@@ -114,6 +129,9 @@ impl Caches {
         self.services.filled().await?;
         self.budgets.filled().await?;
         self.network_policies.filled().await?;
+        self.backups.filled().await?;
+        self.jobs.filled().await?;
+        self.job_pods.filled().await?;
         self.nodes.answered().await;
         Ok(())
     }
@@ -121,6 +139,20 @@ impl Caches {
 
 fn key_of_cluster(cluster: &EtcdCluster) -> Option<Key> {
     Some(Key { namespace: cluster.namespace()?, name: cluster.name_any() })
+}
+
+fn key_of_its_cluster(backup: &EtcdBackup) -> Option<Key> {
+    Some(Key { namespace: cluster_namespace(backup), name: backup.spec.cluster_name.clone() })
+}
+
+fn key_of_backup(backup: &EtcdBackup) -> Option<Key> {
+    Some(Key { namespace: backup.namespace()?, name: backup.name_any() })
+}
+
+/// Of the EtcdBackup that a Job is for, which can be in another namespace.
+fn key_by_mark<K: ResourceExt>(object: &K) -> Option<Key> {
+    let Mark { namespace, name, .. } = Mark::on(object)?;
+    Some(Key { namespace, name })
 }
 
 fn key_by_label<K: Resource>(object: &K) -> Option<Key> {
@@ -168,6 +200,9 @@ pub fn trouble_with(error: &watcher::Error) -> Option<String> {
     (!lists_again).then(|| chain(error).to_string())
 }
 
+/// What an object belongs to.
+type KeyOf<K> = fn(&K) -> Option<Key>;
+
 /// Those that are opened, and what they have in common.
 struct Watches<'a> {
     client: &'a Client,
@@ -177,10 +212,17 @@ struct Watches<'a> {
 }
 
 impl Watches<'_> {
-    fn open<K: Kind>(&mut self, config: &watcher::Config, key: fn(&K) -> Option<Key>) -> Stores<K> {
+    fn open<K: Kind>(&mut self, config: &watcher::Config, key: KeyOf<K>) -> Stores<K> {
+        let wake = self.wake;
+        self.open_for(config, &[(wake, key)])
+    }
+
+    /// With others to wake than the clusters.
+    fn open_for<K: Kind>(&mut self, config: &watcher::Config, wakes: &[(&Wakes, KeyOf<K>)]) -> Stores<K> {
         let mut open = |api| {
             let (store, writer) = reflector::store();
-            self.all.push(watch(api, config.clone(), writer, self.wake.clone(), key));
+            let wakes = wakes.iter().map(|&(wake, key)| (wake.clone(), key)).collect();
+            self.all.push(watch(api, config.clone(), writer, wakes));
             store
         };
         let apis = self.scope.dynamic_apis(self.client, &ApiResource::erase::<K>(&()));
@@ -194,8 +236,7 @@ fn watch<K: Kind>(
     api: Api<DynamicObject>,
     config: watcher::Config,
     writer: Writer<K>,
-    wake: Wakes,
-    key: fn(&K) -> Option<Key>,
+    wakes: Vec<(Wakes, KeyOf<K>)>,
 ) -> Filling {
     let mut trouble = None;
     let objects = watcher(api, config)
@@ -205,8 +246,8 @@ fn watch<K: Kind>(
     let watching = objects.for_each(move |event| {
         match event {
             Ok(Event::Apply(object) | Event::InitApply(object) | Event::Delete(object)) => {
-                if let Some(key) = key(&object) {
-                    wake.send(key);
+                for (wake, key) in &wakes {
+                    key(&object).into_iter().for_each(|key| wake.send(key));
                 }
             }
             Ok(Event::Init) => {}

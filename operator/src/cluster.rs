@@ -1,6 +1,7 @@
 //! One EtcdCluster: everything between an observation of it and the next.
 
 mod ask;
+mod certificate_reader;
 mod execute;
 mod handshake;
 mod member_watch;

@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::{AbortHandle, JoinSet};
 
+use crate::backups;
 use crate::caches::{Caches, Key, Wakes};
 use crate::cluster::Context;
 use crate::http::Ready;
@@ -44,9 +45,9 @@ pub async fn run(
     ready: Ready,
     stop: impl Future<Output = ()> + Clone,
 ) {
-    let wakes = Wakes::default();
+    let (wakes, wakes_of_backups) = (Wakes::default(), Wakes::default());
     let Settings { scope, reach, agent_image, operator, domain, metrics, planted_panic } = settings;
-    let (caches, filling) = Caches::fill(&client, &scope, &wakes);
+    let (caches, filling) = Caches::fill(&client, &scope, &wakes, &wakes_of_backups);
     let identity = election.identity().to_owned();
     let context =
         Context { client, caches, reach, agent_image, operator, domain, identity, metrics, planted_panic };
@@ -57,7 +58,8 @@ pub async fn run(
         }
         ready.set();
         tracing::info!(objects = context.caches.clusters.all().len(), "watching clusters");
-        election.lead(|| act(&context, &scope, &wakes, stop.clone()), stop.clone()).await;
+        let act = || act(&context, &scope, (&wakes, &wakes_of_backups), stop.clone());
+        election.lead(act, stop.clone()).await;
     };
     let stopped_before_anything_was_listed = async {
         stop.clone().await;
@@ -73,11 +75,17 @@ pub async fn run(
 }
 
 /// What only the leader does.
-async fn act(context: &Arc<Context>, scope: &Scope, wakes: &Wakes, stop: impl Future<Output = ()>) {
+async fn act(
+    context: &Arc<Context>,
+    scope: &Scope,
+    (wakes, wakes_of_backups): (&Wakes, &Wakes),
+    stop: impl Future<Output = ()>,
+) {
     let _leading = context.metrics.leading();
     tokio::select! {
         () = stop => {}
         () = dispatch(context, wakes.listen()) => {}
+        () = backups::run(Arc::clone(context), wakes_of_backups.listen()) => {}
         () = not_implemented::run(&context.client, scope) => {}
     }
 }

@@ -5,6 +5,7 @@
 pub mod agent;
 pub mod alerts;
 pub mod api_reference;
+mod backups;
 pub mod caches;
 pub mod certificates;
 pub mod client;

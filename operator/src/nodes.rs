@@ -1,7 +1,7 @@
 //! The nodes of the Kubernetes cluster, if the operator is allowed to read them: that takes an optional ClusterRole.
 //!
-//! A change of a node wakes no cluster. There are many of both, nodes report their state all the time, and nothing is done about
-//! it: the next observation of each cluster is soon enough.
+//! A change of a node wakes no cluster. There are many of both, nodes report their state all the time, and what matters of a lost
+//! node wakes the clusters that have pods there: Kubernetes marks the pods.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use etcd_operator_core::observed::{Seen, Unread};
 use futures::{FutureExt, StreamExt};
-use k8s_openapi::api::core::v1::{Node, NodeSpec, NodeStatus};
+use k8s_openapi::api::core::v1::{Node, NodeCondition, NodeSpec, NodeStatus};
 use kube::api::ListParams;
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::reflector::{self, Store};
@@ -107,13 +107,15 @@ fn note(access: &watch::Sender<Access>, now: Access) {
     }
 }
 
-/// Only what decides whether members can run there is kept, and by which addresses clients reach it.
+/// Only what decides whether members can run there is kept, whether the node is lost, and by which addresses clients reach it.
 fn reduce(node: &mut Node) {
     let spec = node.spec.take().unwrap_or_default();
     let NodeSpec { unschedulable, taints, .. } = spec;
     node.spec = Some(NodeSpec { unschedulable, taints, ..NodeSpec::default() });
-    let addresses = node.status.take().and_then(|status| status.addresses);
-    node.status = Some(NodeStatus { addresses, ..NodeStatus::default() });
+    let NodeStatus { addresses, conditions, .. } = node.status.take().unwrap_or_default();
+    let is_ready = |it: &NodeCondition| it.type_ == "Ready";
+    let conditions = conditions.map(|all| all.into_iter().filter(is_ready).collect());
+    node.status = Some(NodeStatus { addresses, conditions, ..NodeStatus::default() });
     (node.metadata.annotations, node.metadata.managed_fields) = (None, None);
 }
 

@@ -1,19 +1,18 @@
-//! Kinds that are accepted and whose controllers come later: their status says so, and stays true.
+//! EtcdRestores are accepted, and their controller comes later: their status says so, and stays true.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use etcd_operator_core::api::EtcdRestore;
 use etcd_operator_core::{names, status};
 use futures::StreamExt;
 use jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::controller::{self, Action};
 use kube::runtime::{Controller, watcher};
-use kube::{Api, Client, ResourceExt};
-use serde::Serialize;
+use kube::{Api, Client, Resource, ResourceExt};
 
 use crate::client::watch_config;
-use crate::kind::Kind;
 use crate::scope::Scope;
 use crate::telemetry::chain;
 
@@ -30,46 +29,30 @@ fn retry(error: &kube::Error) -> Option<Duration> {
     }
 }
 
-/// Tells every EtcdBackup and EtcdRestore; it never ends.
+/// Tells every EtcdRestore; it never ends.
 pub async fn run(client: &Client, scope: &Scope) {
-    futures::join!(keep_true(client, scope, status::of_backup), keep_true(client, scope, status::of_restore));
-}
-
-/// The status to write, or nothing when the one that is there already says the same.
-type NextStatus<K, S> = fn(&K, Timestamp) -> Option<S>;
-
-/// Writes what `next` says about every object of one kind.
-async fn keep_true<K: Kind, S: Serialize + Send + Sync + 'static>(
-    client: &Client,
-    scope: &Scope,
-    next: NextStatus<K, S>,
-) {
-    let keep = |api: Api<K>| {
+    let keep = |api: Api<EtcdRestore>| {
         Controller::new(api, watch_config())
-            .run(move |object, client| round(object, client, next), try_again, Arc::new(client.clone()))
+            .run(round, try_again, Arc::new(client.clone()))
             .for_each(async |result| tell(result))
     };
     futures::future::join_all(scope.apis(client).into_iter().map(keep)).await;
 }
 
 /// One observation of one object.
-async fn round<K: Kind, S: Serialize + Send + Sync>(
-    object: Arc<K>,
-    client: Arc<Client>,
-    next: NextStatus<K, S>,
-) -> kube::Result<Action> {
-    let (name, namespace) = (object.name_any(), object.namespace().unwrap_or_default());
-    if let Some(status) = next(&object, Timestamp::now()) {
-        let objects: Api<K> = Api::namespaced(Client::clone(&client), &namespace);
+async fn round(restore: Arc<EtcdRestore>, client: Arc<Client>) -> kube::Result<Action> {
+    let (name, namespace) = (restore.name_any(), restore.namespace().unwrap_or_default());
+    if let Some(status) = status::of_restore(&restore, Timestamp::now()) {
+        let restores: Api<EtcdRestore> = Api::namespaced(Client::clone(&client), &namespace);
         let patch = serde_json::json!({
-            "apiVersion": K::api_version(&()),
-            "kind": K::kind(&()),
-            "metadata": {"resourceVersion": object.resource_version()},
+            "apiVersion": EtcdRestore::api_version(&()),
+            "kind": EtcdRestore::kind(&()),
+            "metadata": {"resourceVersion": restore.resource_version()},
             "status": status,
         });
         let parameters = PatchParams::apply(names::FIELD_MANAGER).force();
-        objects.patch_status(&name, &parameters, &Patch::Apply(patch)).await?;
-        let (object, generation) = (format!("{} {namespace}/{name}", K::kind(&())), object.meta().generation);
+        restores.patch_status(&name, &parameters, &Patch::Apply(patch)).await?;
+        let (object, generation) = (format!("EtcdRestore {namespace}/{name}"), restore.metadata.generation);
         tracing::info!(object, generation, "updated status");
     }
     Ok(Action::await_change())

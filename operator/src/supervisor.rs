@@ -54,7 +54,7 @@ async fn supervise<W: Future<Output = ()>, R: Future<Output = ()>>(
 ///
 /// Nothing that others use is left half changed by a panic: a worker shares caches, which only the watches write, a
 /// client, and a lock that is taken over when it is poisoned.
-async fn caught(work: impl Future<Output = ()>) -> Result<(), String> {
+pub(crate) async fn caught<T>(work: impl Future<Output = T>) -> Result<T, String> {
     AssertUnwindSafe(work).catch_unwind().await.map_err(|panic| message(&*panic))
 }
 

@@ -248,13 +248,14 @@ fn nothing_there(line: &str) -> String {
 #[tokio::test]
 async fn our_watches_end_soon_enough_for_a_dead_one_to_be_noticed() {
     let server = Server::start(nothing_there).await;
-    let (_caches, filling) = Caches::fill(&server.client(), &Scope::Everywhere, &Wakes::default());
+    let wakes = Wakes::default();
+    let (_caches, filling) = Caches::fill(&server.client(), &Scope::Everywhere, &wakes, &wakes);
     let filling = tokio::spawn(filling);
     let begun = Instant::now();
     let watches = loop {
         let requests = server.requests();
         let watches: Vec<_> = requests.into_iter().filter(|line| line.contains("watch=true")).collect();
-        if watches.len() == 11 {
+        if watches.len() == 14 {
             break watches;
         }
         assert!(begun.elapsed() < SLACK, "only these are watched: {watches:?}");

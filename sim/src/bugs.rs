@@ -71,6 +71,8 @@ pub enum Bug {
     ClientsAssumed,
     /// The key of a certificate that a user gives is taken for its own.
     KeyAssumed,
+    /// The pod of a member on a lost node is deleted by force before the member is removed.
+    FenceSkipped,
 }
 
 impl Bug {
@@ -179,6 +181,9 @@ impl Bug {
         {
             plan = Plan::act(Action::DeletePod { ordinal: *ordinal, uid: pod.uid.clone() });
         }
+        if self == Self::FenceSkipped {
+            plan.actions.iter_mut().for_each(|action| end_on_lost_node(seen, action));
+        }
         if self == Self::PodsNotOrphaned {
             for action in &mut plan.actions {
                 if let Action::OrphanSet { uid } = action {
@@ -216,6 +221,16 @@ impl Bug {
             }
         }
         plan
+    }
+}
+
+fn end_on_lost_node(seen: &Observed, action: &mut Action) {
+    let Action::RemoveMember { member, .. } = action else { return };
+    let ordinal = seen.etcd.members.known().and_then(|members| members.list.get(member)?.ordinal);
+    let pod =
+        ordinal.and_then(|ordinal| seen.pods.get_key_value(&ordinal)).filter(|(_, pod)| pod.loss.is_some());
+    if let Some((&ordinal, pod)) = pod {
+        *action = Action::ForceDeletePod { ordinal, uid: pod.uid.clone() };
     }
 }
 

@@ -128,6 +128,11 @@ fn apply(world: &mut World, write: &Write, wanted: Wanted) -> Outcome {
                 let why = "it would violate the pod's disruption budget";
                 return Outcome::NotDone(Trouble::EvictionNotYet(why.into()));
             }
+            if write.change == Change::DeleteWithin(0) {
+                watch::end_is_fenced(world, ordinal);
+                world.force_deletion(ordinal);
+                return Outcome::Done;
+            }
             if !wanted.stopping && !watch::is_deleting(world) {
                 rolling::pod_may_end(world, ordinal, wanted, write.change == Change::Evict);
             }
@@ -141,7 +146,7 @@ fn apply(world: &mut World, write: &Write, wanted: Wanted) -> Outcome {
             return issued
                 .map_or_else(|why| Outcome::NotDone(Trouble::Failed(why.into())), |()| Outcome::Done);
         }
-        Object::Service(_) | Object::Budget | Object::NetworkPolicy => {}
+        Object::Service(_) | Object::Budget | Object::NetworkPolicy | Object::Certificate => {}
     }
     Outcome::Done
 }

@@ -34,7 +34,7 @@ impl Gift {
     }
 
     pub fn source() -> Source {
-        Source::Secrets { certificate: "own".into(), authorities: None }
+        Source::Secrets { certificate: "own".into(), authorities: None, issuer: None }
     }
 
     pub fn fingerprint(serial: u64) -> String {
@@ -59,6 +59,7 @@ impl Gift {
             certificate: Seen::Known(Leaf { certificate, serves: true, connects: true, is_authority: false }),
             authorities: Seen::Known(vec![root]),
             verified: Verified { key, chain: Chain::Complete },
+            issuance: None,
         }
     }
 }

@@ -139,6 +139,8 @@ pub struct Pod {
     pub created: Tick,
     /// Where it is placed.
     pub node: Option<u64>,
+    /// Since when Kubernetes has known that the node of the pod, or of its volume, does not respond.
+    pub lost: Option<Tick>,
     pub terminating: bool,
     pub published: bool,
     pub ready: bool,
@@ -245,6 +247,13 @@ impl Kube {
         down.map(|(&ordinal, _)| ordinal).collect()
     }
 
+    /// The volumes there: no pod that needs one of them starts elsewhere.
+    pub fn volumes_on_nodes_down(&self) -> BTreeSet<Ordinal> {
+        let node = |claim: &Claim| Some(self.volumes.get(&claim.volume?)?.node);
+        let is_down = |claim: &Claim| node(claim).is_some_and(|node| self.nodes_down.contains_key(&node));
+        self.objects.claims.iter().filter(|(_, claim)| is_down(claim)).map(|(&ordinal, _)| ordinal).collect()
+    }
+
     pub fn lose_claim(&mut self, ordinal: Ordinal) {
         if let Some(volume) = self.objects.claims.remove(&ordinal).and_then(|claim| claim.volume) {
             self.volumes.remove(&volume);
@@ -315,7 +324,7 @@ impl Objects {
             Object::Claim(ordinal) => self.claims.get(&ordinal).map(|it| ("claim", it.uid, it.version)),
             Object::Secret(purpose) => self.secrets.get(&purpose).map(|it| ("secret", it.uid, it.version)),
             // Nothing depends on them here.
-            Object::Service(_) | Object::Budget | Object::NetworkPolicy => None,
+            Object::Service(_) | Object::Budget | Object::NetworkPolicy | Object::Certificate => None,
         }?;
         Some((uid(kind, number), version.to_string()))
     }

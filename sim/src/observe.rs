@@ -6,7 +6,8 @@ use etcd_operator_core::auth::{self, RootPassword};
 use etcd_operator_core::decide::Goal;
 use etcd_operator_core::observe::{Reply, etcd};
 use etcd_operator_core::observed::{
-    Claim, Cluster, Etcd, FormRecord, Formed, Observed, Order, Ordinal, Pod, Preflight, Seen, Set, Versions,
+    Claim, Cluster, Etcd, FormRecord, Formed, LossSign, NodeLoss, Observed, Order, Ordinal, Pod, Preflight,
+    Seen, Set, Versions,
 };
 use etcd_operator_core::request::Object;
 use etcd_operator_core::round::Memory;
@@ -94,6 +95,7 @@ pub fn observe(
         root_password: None,
         taken: BTreeSet::new(),
         nodes: Seen::default(),
+        backups: BTreeMap::new(),
         versions: Versions {
             cluster: version(Object::Cluster),
             order: version(Object::Order),
@@ -136,6 +138,12 @@ fn see_pod(pod: &kube::Pod) -> Pod {
         etcd: pod.reported.clone(),
         form: Some(pod.template.form.digest()),
         node: pod.node.map(|node| uid(NODE, node)),
+        loss: pod.lost.map(|since| NodeLoss {
+            node: pod.node.map_or_else(|| NODE.into(), |node| uid(NODE, node)),
+            since: time(since),
+            sign: LossSign::NodeNotReady,
+        }),
+        was_ready: pod.ready,
         agent: pod.template.agent,
         orphaned: pod.set.is_none(),
         version: Some(pod.template.form.release.version()),

@@ -61,6 +61,8 @@ pub enum Violation {
     VotersApart { connected: usize, voters: usize },
     /// The operator ended pods of serving voters before those that it had ended served again.
     TooManyEnded { ended: usize, voters: usize },
+    /// The operator deleted a pod by force before etcd had removed its member.
+    EndedUnfenced(Ordinal),
     /// Another pod gets a form that no member ever served in.
     FormSpread(Ordinal),
     /// The operator ended a pod while the StatefulSet's controller would not create it in the wanted form.
@@ -137,6 +139,7 @@ impl Violation {
             | Self::QuorumLost { .. }
             | Self::VotersApart { .. }
             | Self::TooManyEnded { .. }
+            | Self::EndedUnfenced(_)
             | Self::FormSpread(_)
             | Self::EndedUnprepared(_)
             | Self::EndedUntried(_)

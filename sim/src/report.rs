@@ -59,7 +59,9 @@ impl Default for Reporter {
             services: BTreeMap::new(),
             budget: None,
             network_policy: None,
+            certificate: Default::default(),
             nodes: Default::default(),
+            backups: Vec::new(),
             taken: BTreeSet::new(),
         };
         let names = Names { namespace: "sim".into(), cluster: "kv".into(), domain: "cluster.local".into() };

@@ -8,6 +8,7 @@ use etcd_operator_core::auth::Wanted;
 use etcd_operator_core::decide::Goal;
 use etcd_operator_core::observed::Ordinal;
 use etcd_operator_core::plan::{Plan, Refusal, WaitingOn};
+use etcd_operator_core::quorum::quorum;
 use etcd_operator_core::schedule::{Schedule, Window};
 use etcd_operator_core::tls::Purpose;
 
@@ -93,6 +94,7 @@ impl<'a> Run<'a> {
             on_delete: script.on_delete,
             disruption_budget: script.disruption_budget,
             windows: script.windows.clone(),
+            node_loss_grace_seconds: script.node_loss_grace_seconds,
             auth: script.auth.clone(),
             ..Goal::of_size(script.size)
         };
@@ -224,7 +226,7 @@ impl<'a> Run<'a> {
 
     fn end_faults(&mut self) {
         self.world.note(|| "faults end".into());
-        self.world.kube.nodes_down.clear();
+        self.end_loss_of_nodes();
         self.world.kube.unplaceable.clear();
         self.world.network.severed.clear();
         self.world.network.loss_per_mille = 0;
@@ -251,6 +253,27 @@ impl<'a> Run<'a> {
             operator.troubles = Troubles::default();
             operator.quiet_since = None;
         }
+    }
+
+    /// All nodes return, unless they stay down and a quorum is elsewhere.
+    fn end_loss_of_nodes(&mut self) {
+        let members = self.world.members();
+        let voters: Vec<Ordinal> =
+            members.values().filter(|peer| !peer.learner).map(|peer| peer.ordinal).collect();
+        let kube = &mut self.world.kube;
+        let (mut down, volumes) = (kube.pods_on_nodes_down(), kube.volumes_on_nodes_down());
+        down.extend(volumes);
+        let elsewhere = voters.iter().filter(|it| !down.contains(it)).count();
+        let formed = kube.objects.cluster.as_ref().is_some_and(|it| it.formed.is_some());
+        let bears = formed && kube.objects.order.is_none() && elsewhere >= quorum(voters.len());
+        if !self.script.nodes_stay_down || !bears {
+            kube.nodes_down.clear();
+        }
+    }
+
+    /// After that, a pod on a lost node that is not replaced has to be deleted by a user.
+    fn time_to_replace(&self) -> Tick {
+        self.script.node_loss_grace().map_or(0, |grace| grace + 600)
     }
 
     /// A user who asked for a form that cannot work reverts it in the end.
@@ -299,7 +322,7 @@ impl<'a> Run<'a> {
             let now = self.world.now;
             let quiet = |operator: &Operator| operator.quiet_since.is_some_and(|since| now - since > QUIET);
             blocked_for = if self.waits_for_a_node() { blocked_for + 1 } else { 0 };
-            if blocked_for > QUIET {
+            if blocked_for > QUIET + self.time_to_replace() {
                 return Ok(());
             }
             // A member that has not caught up yet is not what is expected, and nothing can be done about it.
@@ -372,7 +395,10 @@ impl<'a> Run<'a> {
         let for_pod = |waiting: &WaitingOn| matches!(waiting, WaitingOn::Pod { ordinal, state: PodState::Terminating } if is_down(&[*ordinal]));
         let for_claim =
             |waiting: &WaitingOn| matches!(waiting, WaitingOn::ClaimsGone { ordinals } if is_down(ordinals));
-        let for_node = |waiting: &WaitingOn| for_pod(waiting) || for_claim(waiting) || waiting.is_rotation();
+        let for_node = |waiting: &WaitingOn| {
+            let returns = waiting.member_on_lost_node().is_some();
+            returns || for_pod(waiting) || for_claim(waiting) || waiting.is_rotation()
+        };
         let waits = |plan: &&Plan| {
             plan.actions.is_empty() && !plan.waiting.is_empty() && plan.waiting.iter().all(for_node)
         };

@@ -1,5 +1,6 @@
 //! What is played: calm scripts, and random ones that follow from a seed.
 
+use etcd_operator_core::api::MAX_NODE_LOSS_GRACE_SECONDS;
 use etcd_operator_core::auth::Wanted;
 use etcd_operator_core::decide::{OnDelete, OnStop};
 use etcd_operator_core::observed::Ordinal;
@@ -43,6 +44,10 @@ pub struct Script {
     pub disturbed: Option<(u64, Disturbance)>,
     pub disruption_budget: bool,
     pub windows: Vec<Window>,
+    /// How long a node can be lost before its member is replaced.
+    pub node_loss_grace_seconds: i64,
+    /// The nodes that are down when faults end stay so, as far as a quorum is elsewhere.
+    pub nodes_stay_down: bool,
     /// Operators write the status, and it is compared with etcd. That takes as long as everything else, so only every other
     /// random script has it.
     pub reports: bool,
@@ -130,6 +135,8 @@ impl Script {
             disturbed: None,
             disruption_budget: true,
             windows: Vec::new(),
+            node_loss_grace_seconds: MAX_NODE_LOSS_GRACE_SECONDS,
+            nodes_stay_down: false,
             reports: true,
             tls: Transport::default(),
             lifetime: None,
@@ -214,6 +221,11 @@ impl Script {
         script.reports = seed.is_multiple_of(2);
         script.faults.edit_volumes = if random.chance(300) { random.below(16) } else { 0 };
         script.draw_tls(&mut random);
+        // Not drawn: the others have the stories that they had when no member on a lost node was replaced.
+        if seed % 8 == 5 {
+            script.node_loss_grace_seconds = 10 + (seed / 8 % 3 * 10) as i64;
+            script.nodes_stay_down = seed % 16 == 5;
+        }
         script.faults.edit_transport = if random.chance(300) { random.below(10) } else { 0 };
         script
     }
@@ -253,6 +265,12 @@ impl Script {
         (self.faults.rotate, self.faults.auth) = (0, 0);
         let settled = self.with_settled_tls();
         Self { tls: Transport::default(), lifetime: None, auth: Wanted::Unknown, ..settled }
+    }
+
+    /// Within this time members on lost nodes are replaced, if ever.
+    pub fn node_loss_grace(&self) -> Option<Tick> {
+        let repairs = self.node_loss_grace_seconds < MAX_NODE_LOSS_GRACE_SECONDS;
+        repairs.then(|| self.node_loss_grace_seconds.unsigned_abs() * 10)
     }
 
     pub fn run(&self) -> Result<Success, Failure> {

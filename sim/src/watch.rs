@@ -50,6 +50,16 @@ pub fn voter_is_left_alone(world: &mut World, ordinal: Ordinal, wanted: Wanted) 
     }
 }
 
+/// No pod is deleted by force while etcd lists the member whose data its volume has: the node might run it on.
+pub fn end_is_fenced(world: &mut World, ordinal: Ordinal) {
+    let sandbox = world.kube.sandboxes.get(&ordinal);
+    let on_volume = sandbox.and_then(|it| world.kube.volumes.get(&it.volume)?.data.as_ref());
+    let member = world.servers.get(&ordinal).map(|server| server.id()).or(on_volume.map(|data| data.member));
+    if member.is_some_and(|member| world.members().contains_key(&member)) {
+        world.violate(Violation::EndedUnfenced(ordinal));
+    }
+}
+
 /// After a removal some voter is connected to enough voters to go on.
 pub fn quorum_is_left(world: &mut World) {
     let members = world.members();

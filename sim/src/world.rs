@@ -144,9 +144,9 @@ impl World {
         }
     }
 
-    /// A user turns a machine off and deletes its pod without waiting for the kubelet: grace period 0.
+    /// Deletes a pod without waiting for the kubelet: grace period 0. What runs on a node that is down does so in vain.
     pub fn force_deletion(&mut self, ordinal: Ordinal) {
-        self.note(|| format!("a user forces the deletion of pod {ordinal}"));
+        self.note(|| format!("pod {ordinal} is deleted by force"));
         self.stop(ordinal);
         self.kube.sandboxes.remove(&ordinal);
         self.kube.objects.pods.remove(&ordinal);

@@ -54,7 +54,8 @@ type Symptom = fn(&Problem) -> bool;
 
 /// A planted bug, the seed that finds it fast, and what it looks like then; in plain text, unless the bug is one of
 /// certificates. A change of the simulated world can make a seed miss its bug: then the test names another one.
-const CORPUS: [(Bug, u64, Symptom); 23] = [
+const CORPUS: [(Bug, u64, Symptom); 24] = [
+    (Bug::FenceSkipped, 64, |problem| matches!(problem, Problem::Violated(Violation::EndedUnfenced(_)))),
     (Bug::QuorumSkipped, 3, |problem| matches!(problem, Problem::Violated(Violation::QuorumLost { .. }))),
     (Bug::VolumeReused, 19, does_not_converge),
     (Bug::OldOrderHonoured, 6, |problem| {
@@ -191,6 +192,36 @@ fn a_pod_on_a_dead_node_stays_terminating_and_no_other_takes_its_name() {
     let ending = play(&script).ending;
     assert_eq!(ending.pods, [(Ordinal(0), true), (Ordinal(1), true)]);
     assert_eq!(ending.members, [(Ordinal(1), false)]);
+}
+
+fn repairing(size: u8, steps: Vec<Step>) -> Script {
+    Script { steps, node_loss_grace_seconds: 10, ..Script::calm(5, size, &[]) }
+}
+
+#[test]
+fn a_member_on_a_lost_node_is_replaced_and_its_node_returns_in_vain() {
+    let down = |ordinal: u8| Step::NodeDown(Ordinal(ordinal));
+    for (size, steps) in [
+        (3, vec![down(1), Step::NodesUp]),
+        (3, vec![Step::Lead(Ordinal(1)), down(1), Step::NodesUp]),
+        (3, vec![down(1), down(2), down(0)]),
+        (3, vec![Step::DeletePod(Ordinal(2)), Step::Later(1), down(2), Step::NodesUp]),
+        (3, vec![Step::Edit(Edit::Arguments), Step::WhenRolled(1), down(1), Step::NodesUp]),
+        (3, vec![down(1), Step::Later(20), Step::Size(5), Step::NodesUp]),
+        (5, vec![down(1), Step::Later(20), Step::Size(3), Step::NodesUp]),
+        (5, vec![down(4), Step::Later(20), Step::Size(3), Step::NodesUp]),
+        (5, vec![down(1), Step::Later(5), down(3), Step::NodesUp]),
+    ] {
+        for release in Release::ALL {
+            play(&Script { release, ..repairing(size, steps.clone()) });
+        }
+    }
+}
+
+#[test]
+fn a_member_whose_node_returns_in_time_stays() {
+    let returns = vec![Step::NodeDown(Ordinal(1)), Step::Later(100), Step::NodesUp];
+    assert_eq!(play(&repairing(3, returns)).changes.1, play(&repairing(3, vec![])).changes.1);
 }
 
 #[test]

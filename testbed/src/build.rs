@@ -58,6 +58,11 @@ pub async fn ensure_etcd(version: &str) -> Result<EtcdPrograms> {
     Ok(EtcdPrograms { version: part.version.unwrap_or_default(), dir })
 }
 
+/// The directory of the program `cert-manager` and of what it defines, for [`crate::cert_manager`].
+pub async fn ensure_cert_manager() -> Result<PathBuf> {
+    store().await?.ensure(&Part::cert_manager()).await
+}
+
 /// The S3 server of [`crate::store`].
 pub async fn ensure_versitygw() -> Result<PathBuf> {
     Ok(store().await?.ensure(&Part::versitygw()).await?.join("versitygw"))

@@ -8,6 +8,7 @@ pub mod addons;
 pub mod api_only;
 pub mod build;
 pub mod cache;
+pub mod cert_manager;
 pub mod cgroup;
 pub mod cluster;
 pub mod control_plane;

@@ -51,7 +51,7 @@ enum Command {
     /// Inject faults and undo them
     #[command(subcommand)]
     Fault(fault::command::Command),
-    /// Run a real object store on loopback
+    /// Run a real object store
     #[command(subcommand)]
     Store(store::Command),
     /// Run the registry and the volume provisioner, which `up` starts

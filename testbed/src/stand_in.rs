@@ -1,12 +1,13 @@
 //! A stand-in for kubelet, scheduler and volume provisioner on a control plane without nodes ([`crate::api_only`]).
 //!
 //! It is not a kubelet: a pod is one process on this machine, started from the first container, again and again unless the
-//! pod asks for one run. There are no images, no
-//! init containers, no limits and no network of the pod's own; the caller gives each pod an address that this machine
+//! pod asks for one run. The pod of a Job has all its containers, and each has a file system of its own ([`Files`]). There are no
+//! limits, no users and no network of the pod's own; the caller gives each pod an address that this machine
 //! answers to. What Kubernetes' controllers and an operator see is what a kubelet would report, only sooner: addresses,
 //! container states, readiness, restarts, and pods that are gone only when their process is. Each pod has a node of its
 //! own, which can fail: its process ends, and nothing is reported of the pod, not even that it is gone.
 
+mod contained;
 mod pod;
 mod processes;
 mod projected;
@@ -28,6 +29,7 @@ use tokio::process::Command;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+pub use contained::Files;
 pub use processes::Processes;
 pub use status::{exchange, get};
 
@@ -36,6 +38,8 @@ const VOLUMES: &str = "volumes";
 
 /// None if the image of the pod does not exist.
 pub type MakeCommand = dyn Fn(&Pod, &Place) -> Option<Command> + Send + Sync;
+/// None if it does not exist.
+pub type FindImage = dyn Fn(&str) -> Option<Files> + Send + Sync;
 
 /// How pods are run.
 pub struct Settings {
@@ -45,6 +49,8 @@ pub struct Settings {
     pub address: fn(&Pod) -> Option<IpAddr>,
     /// What runs in a pod. Its output is redirected.
     pub command: Box<MakeCommand>,
+    /// For pods of Jobs, whose containers run as they are.
+    pub image: Box<FindImage>,
     /// How long after a change of a ConfigMap or a Secret the pods see it.
     pub refresh_delay: Duration,
     pub probe_every: Duration,

@@ -4,6 +4,7 @@ use std::fs;
 
 use etcd_operator_core::agent::Reason;
 use etcd_operator_core::observed::Process;
+use etcd_operator_core::start::Waiting;
 use etcd_operator_core::tls::{CERTIFICATE_KEY, Purpose};
 
 use crate::certificates::Authority;
@@ -99,8 +100,8 @@ fn unreadable_certificates_are_waited_for_and_use_no_order_up() {
         cluster.give_order("n1", 1);
         cluster.start(0);
         let report = until("the agent to wait", || {
-            let unknown = Reason::Unknown { reason: "Certificates".into() };
-            cluster.report(0).filter(|report| report.waiting == unknown)
+            let unusable = |it: &Reason| matches!(it, Reason::Known(Waiting::Certificates { .. }));
+            cluster.report(0).filter(|report| unusable(&report.waiting))
         });
         let expected = format!("usable certificates: cannot read {missing}: No such file or directory");
         assert!(report.message.starts_with(&expected), "{}", report.message);

@@ -11,15 +11,15 @@ use testbed::stand_in::Processes;
 pub const VERSION: &str = "3.6.16";
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The files of a certificate that is its own authority, for the addresses of a cluster or a store.
-pub struct Tls {
-    pub authority: PathBuf,
-    pub certificate: PathBuf,
-    pub key: PathBuf,
+/// The files of a certificate that is its own authority, for the addresses of a cluster.
+struct Tls {
+    authority: PathBuf,
+    certificate: PathBuf,
+    key: PathBuf,
 }
 
 impl Tls {
-    pub fn new(directory: &Path, addresses: impl IntoIterator<Item = String>) -> Self {
+    fn new(directory: &Path, addresses: impl IntoIterator<Item = String>) -> Self {
         let made = rcgen::generate_simple_self_signed(addresses.into_iter().collect::<Vec<_>>());
         let made = made.expect("a certificate");
         let write = |name: &str, content: String| {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use etcd_operator_core::backup::report::Reason;
+use etcd_operator_core::backup::report::{Done, Reason};
 use rustix::process::{Pid, Signal, kill_process};
 use testbed::store::{Options, S3};
 
@@ -91,6 +91,37 @@ async fn a_run_that_is_killed_leaves_no_copy() {
 }
 
 #[tokio::test]
+async fn on_a_volume_a_run_that_is_killed_leaves_a_file_that_is_no_copy() {
+    let cluster = Cluster::start(VERSION, 1).await;
+    cluster.fill(MEBIBYTES).await;
+    let id = cluster.ids().await.0;
+    let mut place = Place::local();
+    place.set("etcd", cluster.inputs([0]));
+    place.set("clusterId", id.as_str());
+    let data = place.objects(&id).join("data");
+    let files = || -> Vec<_> {
+        let entries = std::fs::read_dir(&data).into_iter().flatten().flatten();
+        entries.map(|it| it.file_name().to_string_lossy().into_owned()).collect()
+    };
+    let (began, mut run) = (Instant::now(), place.start(&["take"]));
+    while files().is_empty() {
+        assert!(began.elapsed() < LIMIT, "nothing is written");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    signal(&run, Signal::KILL);
+    run.wait().await.expect("it ends");
+    let left = files();
+    assert!(left.len() == 1 && left[0].contains(".db#"), "{left:?}");
+    assert_eq!(place.list().await, []);
+    let copy = place.take().await;
+    assert_eq!(place.list().await, [copy]);
+    place.set("retention", serde_json::json!({"maxCopies": 1}));
+    let Done::Prune { without_manifest, .. } = place.done(&["prune"]).await else { panic!("not pruned") };
+    assert_eq!(without_manifest, 0, "the store's client does not list it");
+    assert!(files().contains(&left[0]));
+}
+
+#[tokio::test]
 async fn a_store_that_is_lost_in_the_middle_ends_the_run() {
     let (mut held, run) = held().await;
     held.store.kill();
@@ -138,6 +169,44 @@ async fn a_store_that_refuses_is_reported_in_its_own_words() {
     store.restart(Options { read_only: true, ..Options::default() }).await.expect("it starts again");
     let message = place.refused(&["probe"], Reason::StoreDenied).await;
     assert!(message.contains("the store responds AccessDenied: "), "{message}");
+}
+
+#[tokio::test]
+async fn a_response_that_is_lost_is_no_failure() {
+    let cluster = Cluster::start(VERSION, 1).await;
+    cluster.fill(6).await;
+    let store = S3::start(Options::default()).await.expect("a store");
+    // What begins the upload, sends a part, completes the upload, and writes the manifest.
+    let requests =
+        [("POST ", "?uploads"), ("PUT ", "partNumber=1"), ("POST ", "uploadId="), ("PUT ", "/copies/")];
+    for (run, (method, word)) in requests.into_iter().enumerate() {
+        let relay = Relay::losing(store.address(), method, word).await;
+        let mut place = Place::s3(&format!("http://{}", relay.address));
+        place.set_store("path", format!("lost-{run}"));
+        place.set("etcd", cluster.inputs([0]));
+        place.set("clusterId", cluster.ids().await.0);
+        let copy = place.take().await;
+        assert!(relay.has_lost(), "{method}{word}: nothing was lost");
+        assert_eq!(place.list().await, std::slice::from_ref(&copy));
+        place.done(&["verify", copy.name.as_str()]).await;
+    }
+}
+
+#[tokio::test]
+async fn a_store_without_room_ends_the_run() {
+    let cluster = Cluster::start(VERSION, 1).await;
+    cluster.fill(MEBIBYTES).await;
+    let room_bytes = Some(16 << 20);
+    let store = S3::start(Options { room_bytes, ..Options::default() }).await.expect("a store");
+    let mut place = Place::s3(&store.endpoint());
+    place.set("etcd", cluster.inputs([0]));
+    place.set("clusterId", cluster.ids().await.0);
+    place.done(&["probe"]).await;
+    let message = place.refused(&["take"], Reason::StoreRejected).await;
+    assert!(message.contains("No space left on device: check that the bucket"), "{message}");
+    assert_eq!(place.list().await, []);
+    // The parts are gone, so there is room again.
+    place.done(&["probe"]).await;
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use serde_json::json;
 use testbed::build::STANDARD_ETCD;
 use testbed::store::{Options, S3};
 
-use crate::cluster::{Cluster, Tls, VERSION};
+use crate::cluster::{Cluster, VERSION};
 use crate::program::{Place, identity, text};
 
 /// Takes a copy of three values, compressed and encrypted, and gets it back.
@@ -89,22 +89,19 @@ async fn a_mounted_volume_is_a_store_too() {
 #[tokio::test]
 async fn etcd_and_the_store_are_reached_by_tls_and_only_with_the_right_authority() {
     let cluster = Cluster::start_with(VERSION, 1, true).await;
-    let mut store = S3::start(Options::default()).await.expect("a store");
-    let tls = Tls::new(store.directory(), [store.address().ip().to_string()]);
-    store.kill();
-    let options = Options { tls: Some((tls.certificate.clone(), tls.key.clone())), ..Options::default() };
-    store.restart(options).await.expect("it starts again");
+    let store = S3::start(Options { tls: true, ..Options::default() }).await.expect("a store");
+    let authority = store.authority();
     let mut place = Place::s3(&store.endpoint());
     place.set("etcd", cluster.inputs([0]));
     let message = place.refused(&["probe"], Reason::StoreUnreachable).await;
     assert!(message.contains("certificate") && message.contains("store.caFile"), "{message}");
-    place.set_store("caFile", text(&tls.authority));
+    place.set_store("caFile", text(&authority));
     assert_eq!(place.done(&["probe"]).await, Done::Probe { conditional_puts: true });
     place.set("verification", "Checksum");
     place.take().await;
 
     let mut wrong = cluster.inputs([0]);
-    wrong["tls"]["caFile"] = json!(tls.authority);
+    wrong["tls"]["caFile"] = json!(authority);
     place.set("etcd", wrong);
     let message = place.refused(&["take"], Reason::EtcdUnavailable).await;
     assert!(message.contains("no healthy voter") && message.contains("certificate"), "{message}");

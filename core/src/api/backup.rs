@@ -16,12 +16,14 @@ use serde::{Deserialize, Serialize};
     status = "EtcdBackupStatus",
     shortname = "etcdbackup",
     category = "etcd-all",
-    doc = "A backup of an etcd cluster. Not implemented: this version accepts the object but creates no backup.",
+    doc = "Copies of the data of an etcd cluster in a store, once or by a schedule.",
     derive = "PartialEq",
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Cluster", type_ = "string", json_path = ".spec.clusterName"),
     printcolumn(name = "Storage", type_ = "string", json_path = ".spec.storageType"),
     printcolumn(name = "Size", type_ = "string", json_path = ".status.backupSize"),
+    printcolumn(name = "Last", type_ = "date", json_path = ".status.lastSuccessTime"),
+    printcolumn(name = "Next", type_ = "string", json_path = ".status.nextRunTime"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
@@ -30,7 +32,8 @@ pub struct EtcdBackupSpec {
     #[schemars(length(min = 1, max = 253))]
     pub cluster_name: String,
 
-    /// The namespace of the EtcdCluster. Default: the namespace of the EtcdBackup.
+    /// The namespace of the EtcdCluster, in which the Jobs run and Secrets are read. Default: the namespace of the
+    /// EtcdBackup. Another one has to be allowed by the annotation `etcd.etcd.io/allow-from-namespaces` of the EtcdCluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub cluster_namespace: Option<String>,
@@ -43,17 +46,64 @@ pub struct EtcdBackupSpec {
     #[schemars(length(max = 128))]
     pub schedule: Option<String>,
 
+    /// The IANA time zone of the schedule, such as `Europe/Berlin`. Default: UTC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub time_zone: Option<String>,
+
+    /// Start no runs. A run that has started continues. Times that pass meanwhile are made up for by one run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub suspend: bool,
+
     /// The S3 bucket. Required with `storageType: S3`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub s3: Option<S3>,
 
-    /// The number and the age of backups to keep.
+    /// The bucket of Google Cloud Storage. Required with `storageType: GCS`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gcs: Option<Gcs>,
+
+    /// The container of Azure Blob Storage. Required with `storageType: Azure`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub azure: Option<Azure>,
+
+    /// The volume. Required with `storageType: Local`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub local: Option<Local>,
+
+    /// The number and the age of backups to keep. Default: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retention_policy: Option<RetentionPolicy>,
 
     /// Compress backups.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub compression: bool,
+
+    /// Encrypt backups with public keys. Default: no encryption.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encryption: Option<Encryption>,
+
+    /// How a backup is verified before it counts. `ReadBack` reads the stored bytes and compares them. `Checksum` (S3 only)
+    /// relies on the checksums of the store, for credentials that can only write. Default: `ReadBack`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verification: Option<Verification>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Verification {
+    ReadBack,
+    Checksum,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Encryption {
+    /// Public keys of age (`age1...`). Each of their identities can decrypt.
+    #[schemars(extend(
+        "minItems" = 1, "maxItems" = 16,
+        "items" = {"type": "string", "maxLength": 62, "pattern": "^age1[a-z0-9]{58}$"}
+    ))]
+    pub recipients: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -61,6 +111,7 @@ pub enum StorageType {
     S3,
     #[serde(rename = "GCS")]
     Gcs,
+    Azure,
     Local,
 }
 
@@ -81,12 +132,22 @@ pub struct S3 {
     #[schemars(length(max = 1024))]
     pub endpoint: Option<String>,
 
-    /// The Secret with the access key.
+    /// Address the bucket in the path of URLs, not in the host name. Default: true with an endpoint.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub force_path_style: Option<bool>,
+
+    /// The Secret whose key `ca.crt` has the authorities that have issued the certificate of the endpoint. Default: public
+    /// authorities only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253))]
+    pub ca_secret: Option<String>,
+
+    /// The Secret whose key `AWS_ACCESS_KEY_ID` has the access key. Default: the identity of the pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub access_key_secret: Option<String>,
 
-    /// The Secret with the secret key. It can be the same Secret.
+    /// The Secret whose key `AWS_SECRET_ACCESS_KEY` has the secret key. It can be the same Secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub secret_key_secret: Option<String>,
@@ -99,13 +160,67 @@ pub struct S3 {
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+pub struct Gcs {
+    /// The name of the bucket.
+    #[schemars(length(min = 1, max = 255))]
+    pub bucket: String,
+
+    /// The prefix of object names in the bucket.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1024))]
+    pub path: Option<String>,
+
+    /// The Secret whose key `GOOGLE_SERVICE_ACCOUNT_KEY` has the key of a service account, as JSON. Default: the identity of the
+    /// pod.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253))]
+    pub credentials_secret: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Azure {
+    /// The storage account.
+    #[schemars(length(min = 1, max = 255))]
+    pub account: String,
+
+    /// The container in the storage account.
+    #[schemars(length(min = 1, max = 255))]
+    pub container: String,
+
+    /// The prefix of blob names in the container.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1024))]
+    pub path: Option<String>,
+
+    /// The Secret whose key `AZURE_STORAGE_ACCOUNT_KEY` has the key of the account. Default: the identity of the pod.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253))]
+    pub credentials_secret: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Local {
+    /// The PersistentVolumeClaim, in the namespace of the cluster.
+    #[schemars(length(min = 1, max = 253))]
+    pub claim_name: String,
+
+    /// A directory of the volume. Default: its root.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1024))]
+    pub path: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct RetentionPolicy {
-    /// The maximum number of backups to keep.
+    /// The maximum number of backups to keep. 0 means no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub max_backups: Option<i32>,
 
-    /// The maximum age of a backup, such as `30d`.
+    /// The maximum age of a backup in hours, days or weeks: `36h`, `30d`, `8w`. The newest backup is kept whatever its age.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
     pub max_age: Option<String>,
@@ -115,7 +230,7 @@ pub struct RetentionPolicy {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EtcdBackupStatus {
-    /// A one-word summary for humans. Scripts should use the conditions.
+    /// A one-word summary of the last run for humans. Scripts should use the conditions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<BackupPhase>,
 
@@ -124,29 +239,54 @@ pub struct EtcdBackupStatus {
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 
-    /// The size of the backup in bytes.
+    /// The size of the last copy in bytes, as it is stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backup_size: Option<i64>,
 
-    /// When the backup started.
+    /// When the last run started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_time: Option<Time>,
 
-    /// When the backup completed.
+    /// When the last run ended. Absent while it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completion_time: Option<Time>,
 
-    /// Where the backup is stored.
+    /// Where the last copy is stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage_path: Option<String>,
 
-    /// The version of etcd that created the data.
+    /// The version of the etcd member that the last copy was taken from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etcd_version: Option<String>,
 
-    /// The etcd revision of the data.
+    /// The etcd revision that the last copy has at least.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etcd_revision: Option<i64>,
+
+    /// The newest copies that are stored, newest first, at most 10.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    pub copies: Vec<CopyStatus>,
+
+    /// When the last copy completed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_success_time: Option<Time>,
+
+    /// The last time of the schedule for which a run was started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_schedule_time: Option<Time>,
+
+    /// The next time of the schedule.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_run_time: Option<Time>,
+
+    /// How many attempts have failed since the last copy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub consecutive_failures: Option<i32>,
+
+    /// The last attempt that has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_run: Option<RunStatus>,
 
     /// The `metadata.generation` that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -158,4 +298,52 @@ pub enum BackupPhase {
     Running,
     Completed,
     Failed,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CopyStatus {
+    /// The name of the copy in the store.
+    pub name: String,
+
+    /// When the copy completed.
+    pub time: Time,
+
+    /// The etcd revision that the copy has at least.
+    pub revision: i64,
+
+    /// The size in bytes, as it is stored.
+    pub size: i64,
+
+    /// Where the data is stored.
+    pub location: String,
+
+    /// How the copy was verified.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verified: Option<Verification>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RunStatus {
+    /// The name of the Job.
+    pub job: String,
+
+    /// The `metadata.generation` of the EtcdBackup that the Job was created for.
+    pub generation: i64,
+
+    /// The time of the schedule that the run was for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduled_time: Option<Time>,
+
+    /// How often the run was repeated.
+    pub retries: i32,
+
+    /// Why the attempt failed, in one word. Absent after a success.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+
+    /// The cause of the failure and the way out, in the words of the store or of etcd.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
 }

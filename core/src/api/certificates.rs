@@ -9,6 +9,9 @@ pub const MAX_VALIDITY_SECONDS: i64 = 5 * 365 * 24 * 3600;
 pub const MAX_NAMES: usize = 32;
 pub const MAX_NAME_LENGTH: usize = 253;
 pub const MAX_ADDRESS_LENGTH: usize = 45;
+pub const MAX_KIND_LENGTH: usize = 63;
+/// The API group of cert-manager.
+pub const CERT_MANAGER: &str = "cert-manager.io";
 
 /// The certificates that the operator issues.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -52,6 +55,32 @@ pub enum KeyAlgorithm {
     #[default]
     ECDSAP256,
     ECDSAP384,
+}
+
+/// An issuer of cert-manager, or one that follows its API.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct IssuerRef {
+    /// The name of the issuer.
+    #[schemars(length(min = 1, max = MAX_NAME_LENGTH))]
+    pub name: String,
+
+    /// `Issuer`, which is in the namespace of the cluster, `ClusterIssuer`, or a kind of another group.
+    #[serde(default = "issuer")]
+    #[schemars(length(min = 1, max = MAX_KIND_LENGTH))]
+    pub kind: String,
+
+    /// The API group of the issuer.
+    #[serde(default = "cert_manager")]
+    #[schemars(length(min = 1, max = MAX_NAME_LENGTH))]
+    pub group: String,
+}
+
+fn issuer() -> String {
+    "Issuer".into()
+}
+
+fn cert_manager() -> String {
+    CERT_MANAGER.into()
 }
 
 fn ninety_days() -> i64 {

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use crate::member::MAX_SIZE;
 
 use super::{
-    Auth, Certificates, EtcdClusterStatus, Maintenance, NetworkPolicy, Options, PodTemplate, Quantity,
-    Storage,
+    Auth, Certificates, EtcdClusterStatus, IssuerRef, Maintenance, NetworkPolicy, Options, PodTemplate,
+    Quantity, Repair, Storage,
 };
 
 /// The desired state of the cluster.
@@ -106,6 +106,10 @@ pub struct EtcdClusterSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub maintenance: Option<Maintenance>,
 
+    /// When the operator replaces a member whose node is lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repair: Option<Repair>,
+
     /// Access from outside the Kubernetes cluster. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub external_access: Option<ExternalAccess>,
@@ -131,6 +135,7 @@ impl Default for EtcdClusterSpec {
             pod_disruption_budget: DisruptionBudget::default(),
             rollout: None,
             maintenance: None,
+            repair: None,
             external_access: None,
             debug_sidecar: None,
         }
@@ -198,10 +203,15 @@ pub struct Tls {
     pub certificate_secret: Option<String>,
 
     /// The Secret with the authorities of your own certificate: `ca.crt`. Its key is not needed. Clients with certificates of
-    /// these authorities are accepted. Default: `ca.crt` of `certificateSecret`.
+    /// these authorities are accepted. Default: `ca.crt` beside the certificate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub ca_secret: Option<String>,
+
+    /// The issuer of cert-manager that issues the certificate of the client port. The operator requests it, checks it and
+    /// copies it. Its authorities are in `ca.crt` of the Secret that cert-manager writes, unless `caSecret` has them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub issuer_ref: Option<IssuerRef>,
 
     /// The operator issues and renews every certificate that no other source gives, whatever the value is.
     #[serde(default = "yes", rename = "autoTLS")]
@@ -221,6 +231,7 @@ impl Default for Tls {
             plain_clients: None,
             certificate_secret: None,
             ca_secret: None,
+            issuer_ref: None,
             auto_tls: true,
             certificates: None,
         }

@@ -85,7 +85,7 @@ const OWN_CERTIFICATES: &str = "the operator issues what no other source gives";
 const OTHER_AUTHORITY: &str = "the operator copies the certificate; members restart one at a time if they do not trust its authority yet";
 const REISSUED: &str = "the operator issues the certificate of the client port again";
 
-pub const VERDICTS: [FieldVerdict; 48] = [
+pub const VERDICTS: [FieldVerdict; 52] = [
     rolling("debugSidecar.image"),
     live("externalAccess.nodePort.port", "the Service changes"),
     live("maintenance.windows", "from the next step on"),
@@ -107,6 +107,7 @@ pub const VERDICTS: [FieldVerdict; 48] = [
     rolling("podTemplate.securityContext"),
     rolling("podTemplate.tolerations"),
     rolling("podTemplate.topologySpreadConstraints"),
+    live("repair.nodeLossGraceSeconds", "from the next step on"),
     rolling("repository"),
     rolling("resources.limits"),
     rolling("resources.requests"),
@@ -126,6 +127,9 @@ pub const VERDICTS: [FieldVerdict; 48] = [
     ),
     rolling("security.tls.clientTLSEnabled"),
     rolling("security.tls.enabled"),
+    live("security.tls.issuerRef.group", OTHER_AUTHORITY),
+    live("security.tls.issuerRef.kind", OTHER_AUTHORITY),
+    live("security.tls.issuerRef.name", OTHER_AUTHORITY),
     rolling("security.tls.peerTLSEnabled"),
     rolling("security.tls.plainClients"),
     live("size", "the operator adds or removes members one at a time"),

@@ -28,6 +28,8 @@ pub enum PodState {
     /// The peer Service does not list its address, so other members cannot find it.
     AddressNotPublished,
     PreviousMemberRunning,
+    /// The agent cannot use the certificates of the pod; in its words.
+    CertificatesUnusable(String),
     /// Not listed, and its agent waits for this.
     AgentWaiting(String),
     /// Its agent still holds the bootstrap order of a cluster that has bootstrapped.
@@ -58,11 +60,10 @@ impl Assessment<'_> {
             Process::DataLost => PodState::DataLost,
             _ if unlisted && !has_new_volume => PodState::VolumePending,
             _ if unlisted && !pod.published => PodState::AddressNotPublished,
-            Process::Started if unlisted => self.running_unlisted(ordinal),
+            Process::Started => self.started(ordinal, unlisted),
             Process::Forming if unlisted => PodState::BootstrapResultPending,
             Process::Waiting if unlisted => self.version_too_low(pod).unwrap_or(PodState::Joinable),
             Process::Waiting | Process::Forming => PodState::NotStarted,
-            Process::Started => PodState::Running,
         }
     }
 
@@ -73,8 +74,12 @@ impl Assessment<'_> {
         (version.minor() < cluster).then_some(PodState::VersionTooLow { version, cluster })
     }
 
-    fn running_unlisted(&self, ordinal: Ordinal) -> PodState {
+    fn started(&self, ordinal: Ordinal, unlisted: bool) -> PodState {
         match self.seen.etcd.answers.get(&ordinal) {
+            Some(Seen::Unknown(Unanswered::CertificatesUnusable(error))) => {
+                PodState::CertificatesUnusable(error.clone())
+            }
+            _ if !unlisted => PodState::Running,
             Some(Seen::Unknown(Unanswered::AgentWaiting(awaited))) => PodState::AgentWaiting(awaited.clone()),
             Some(_) | None => PodState::PreviousMemberRunning,
         }
@@ -139,6 +144,10 @@ impl PodState {
                 "previous etcd process still running",
                 "the previous etcd process to exit",
             ),
+            Self::CertificatesUnusable(error) => {
+                let text = format!("its agent cannot use the certificates of the pod: {error}");
+                return (reason::CERTIFICATES_UNUSABLE, text, "usable certificates");
+            }
             Self::AgentWaiting(awaited) => {
                 let text = format!("its agent waits for {awaited}");
                 return (reason::AGENT_WAITING, text, "its agent to start etcd");

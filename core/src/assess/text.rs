@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{Assessment, Loss, MemberState, Quorum};
-use crate::observed::{Exit, Unanswered};
+use crate::observed::{Exit, LossSign, NodeLoss, Unanswered};
 
 impl fmt::Display for Assessment<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -27,7 +27,13 @@ impl fmt::Display for Assessment<'_> {
             let state = self.member(id);
             writeln!(f, "member {id} ({pod}): {role}, {state}")?;
         }
-        self.pods.iter().try_for_each(|(ordinal, state)| writeln!(f, "pod {ordinal}: {}", state.text()))
+        for (ordinal, state) in &self.pods {
+            writeln!(f, "pod {ordinal}: {}", state.text())?;
+            if let Some(loss) = self.seen.pods.get(ordinal).and_then(|pod| pod.loss.as_ref()) {
+                writeln!(f, "pod {ordinal}: {loss}")?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -71,12 +77,29 @@ impl fmt::Display for Exit {
     }
 }
 
+impl fmt::Display for NodeLoss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { node, since, sign } = self;
+        let sign = match sign {
+            LossSign::NodeGone => "Kubernetes has no such node",
+            LossSign::NodeNotReady => "the node is not ready",
+            LossSign::PodMarked => "Kubernetes has marked the pod as not ready",
+            LossSign::EndOverdue => "nothing confirms that the pod has terminated",
+            LossSign::PodEnded => "the pod has ended and is not created again",
+        };
+        write!(f, "node {node} lost since {since:.0}: {sign}")
+    }
+}
+
 /// Why a quorum did not respond.
 impl fmt::Display for Unanswered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unreachable(error) => f.write_str(error),
             Self::AgentWaiting(what) => write!(f, "etcd not started, its agent waits for {what}"),
+            Self::CertificatesUnusable(error) => {
+                write!(f, "etcd not started, its agent cannot use the certificates of the pod: {error}")
+            }
             Self::NoMember => f.write_str("no member responds"),
             Self::NoLinearizableRead => f.write_str("no member serves linearizable reads"),
             Self::AccessDenied => f.write_str("etcd's authentication rejects the operator"),

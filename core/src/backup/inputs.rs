@@ -8,8 +8,10 @@ use super::manifest::{Compression, Encryption, Verification};
 use super::retention::Retention;
 use crate::observed::ClusterId;
 
+/// Has the inputs as JSON, where there is no file with them.
+pub const INPUTS_VARIABLE: &str = "ETCD_BACKUP_INPUTS";
 /// For how long requests to a store are repeated.
-const RETRY_SECONDS: u64 = 60;
+pub const RETRY_SECONDS: u64 = 60;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -27,6 +27,8 @@ pub struct Retention {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stored {
     pub name: CopyName,
+    /// The lowest that its data can have. Copies of one cluster are in its order, whatever the clocks of their runs were.
+    pub revision: i64,
     pub completed_at: Timestamp,
     /// Its data is there, as long as the manifest says.
     pub is_complete: bool,
@@ -36,7 +38,7 @@ pub struct Stored {
 /// that are not good do not count for `maxCopies`, so they never push a good one out.
 pub fn outdated(copies: &[Stored], retention: &Retention, now: Timestamp) -> Vec<CopyName> {
     let is_good = |copy: &&Stored| copy.is_complete && !retention.damaged.contains(&copy.name);
-    let order = |copy: &Stored| (copy.completed_at, copy.name.clone());
+    let order = |copy: &Stored| (copy.revision, copy.completed_at, copy.name.clone());
     let good: BTreeSet<_> = copies.iter().filter(is_good).map(order).collect();
     let Some(last_good) = good.last().cloned() else {
         return Vec::new();
@@ -52,7 +54,7 @@ pub fn outdated(copies: &[Stored], retention: &Retention, now: Timestamp) -> Vec
     };
     let mut outdated: Vec<_> = copies.iter().filter(is_outdated).map(order).collect();
     outdated.sort();
-    outdated.into_iter().map(|(_, name)| name).collect()
+    outdated.into_iter().map(|(_, _, name)| name).collect()
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use crate::asked::Accepted;
 use crate::observed::Observed;
 use crate::plan::{Action, Plan, Refusal, WaitingOn};
 use crate::tls::{
-    Cause, Purpose, Rotation, Stage, State, Trust, is_in_use, judge, problems, wanted_authorities,
+    Cause, Purpose, Rejection, Rotation, Stage, State, Trust, is_in_use, judge, problems, wanted_authorities,
 };
 
 /// Before the bootstrap a certificate that expires counts as missing: pods that start with it might never bootstrap. So does
@@ -23,8 +23,13 @@ pub fn missing(goal: &Goal, seen: &Observed) -> Plan {
     let lacks = judge(&goal.certificates, seen).get(&Purpose::Server) == Some(&State::AwaitsGiven);
     match goal.certificates.get(&Purpose::Server).filter(|_| lacks && seen.cluster.formed.is_none()) {
         Some(server) if plan.is_settled() => {
-            let problems = problems(server, seen).iter().map(|it| it.words(&server.source)).collect();
-            Plan::refuse(Refusal::NoCertificateGiven { problems })
+            let problems = problems(server, seen);
+            let words = problems.iter().map(|it| it.words(&server.source)).collect();
+            match Rejection::of(&problems) {
+                Some(Rejection::NotIssued) => Plan::wait(WaitingOn::Issuance { problems: words }),
+                Some(rejection) => Plan::refuse(Refusal::NoCertificateGiven { rejection, problems: words }),
+                None => plan,
+            }
         }
         Some(_) | None => plan,
     }

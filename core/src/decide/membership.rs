@@ -7,13 +7,13 @@ use crate::observed::{Members, Observed, Ordinal, Unanswered};
 use crate::plan::{Action, Plan, Refusal, WaitingOn};
 
 pub fn plan(wishes: Wishes<'_>, facts: &Assessment<'_>) -> Plan {
-    let Wishes { size, roll, volumes, .. } = wishes;
+    let Wishes { size, roll, .. } = wishes;
     let members = match our_members(facts, |cause| keep_running(facts, cause)) {
         Ok(members) => members,
         Err(plan) => return plan,
     };
     let forms = roll.map_or_else(Plan::default, |roll| roll.accept_restart().then(roll.keep_forms()));
-    let orderly = forms.then(keep_in_order(size.max(members.span()), facts, members, volumes));
+    let orderly = forms.then(keep_in_order(size.max(members.span()), facts, members, wishes));
     // Members change only when nothing else is left to do, and one at a time.
     if orderly.actions.is_empty() { orderly.then(Step { wishes, facts, members }.next()) } else { orderly }
 }
@@ -35,19 +35,14 @@ pub fn keep_pods(seen: &Observed) -> Plan {
 }
 
 /// So many pods, every volume labelled, no volume of a removed member: what can be done at once.
-fn keep_in_order(
-    replicas: u8,
-    facts: &Assessment<'_>,
-    members: &Members,
-    volumes: Option<&Volumes<'_>>,
-) -> Plan {
-    let seen = facts.seen;
+fn keep_in_order(replicas: u8, facts: &Assessment<'_>, members: &Members, wishes: Wishes<'_>) -> Plan {
+    let (seen, volumes) = (facts.seen, wishes.volumes);
     let recreate = volumes.map(Volumes::recreate_set).unwrap_or_default();
     if !recreate.is_settled() {
         return recreate;
     }
     let pods = set_replicas(seen, replicas);
-    let volumes = labels(seen, members).then(stale_volumes(replicas, facts, members, volumes));
+    let volumes = labels(seen, members).then(stale_volumes(replicas, facts, members, wishes));
     // A volume that is not being deleted counts as a member's while no quorum lists the members, and gets its pod again.
     if replicas < seen.replicas() { volumes.then(pods) } else { pods.then(volumes) }
 }
@@ -67,13 +62,8 @@ pub fn labels(seen: &Observed, members: &Members) -> Plan {
 
 /// Volumes of removed members, of ordinals that no longer exist, and claims that never get a volume. No volume is deleted while the order
 /// exists: its pod would bootstrap once more.
-fn stale_volumes(
-    replicas: u8,
-    facts: &Assessment<'_>,
-    members: &Members,
-    volumes: Option<&Volumes<'_>>,
-) -> Plan {
-    let seen = facts.seen;
+fn stale_volumes(replicas: u8, facts: &Assessment<'_>, members: &Members, wishes: Wishes<'_>) -> Plan {
+    let (seen, volumes) = (facts.seen, wishes.volumes);
     if seen.order.is_some() {
         return Plan::default();
     }
@@ -84,6 +74,12 @@ fn stale_volumes(
         facts.has_stale_volume(ordinal) || is_unused || is_abandoned
     };
     let mut plan = delete_claims(seen, stale);
+    // No kubelet confirms the end of a pod on a lost node.
+    let grace = wishes.node_loss_grace_seconds;
+    if let Some((&ordinal, pod)) = seen.pods.iter().find(|(it, pod)| facts.is_fenced(**it, pod, grace)) {
+        plan.actions.push(Action::ForceDeletePod { ordinal, uid: pod.uid.clone() });
+        return plan;
+    }
     // A claim is deleted only when its pod ends; the StatefulSet creates both again, and a claim only with its pod.
     let without_volume = |ordinal: Ordinal| {
         let was_abandoned = volumes.is_some_and(|it| it.lacks_claim(ordinal));

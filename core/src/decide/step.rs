@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 
+use super::lost_nodes::{LostNodes, Next};
 use super::opinion::{self, Hold, Opinion};
 use super::roll::Roll;
 use super::{Volumes, Wishes, peer_urls};
@@ -42,6 +43,7 @@ impl Step<'_> {
             Self::finish_learner,
             Self::replace_lost,
             Self::replace_asked,
+            Self::replace_on_lost_node,
             Self::mend,
             Self::scale_in,
             Self::scale_out,
@@ -116,6 +118,25 @@ impl Step<'_> {
         Opinion::holding(Hold::Everything, listed.map(|id| self.remove(id)))
     }
 
+    /// Until its time is over, the loss of a node blocks nothing. Afterwards others can join, but none that serves is disturbed.
+    fn replace_on_lost_node(&self) -> Opinion {
+        let Wishes { size, node_loss_grace_seconds: grace_seconds, .. } = self.wishes;
+        // A voter on a lost node can be what keeps others from joining.
+        let mut answers = self.facts.serving().map(|id| self.facts.answer_of(id));
+        let accept = answers.all(|it| it.is_some_and(Answer::adds_without_all_voters));
+        let can_add = accept && self.too_few_to_add().is_none();
+        let (facts, members) = (self.facts, self.members);
+        match (LostNodes { facts, members, size, grace_seconds, can_add }).next() {
+            None => Opinion::default(),
+            Some(Next::Wait(waiting)) => {
+                Opinion::holding(Hold::Nothing, Some(Plan { waiting, ..Plan::default() }))
+            }
+            Some(Next::Hold(waiting)) => Opinion::holding(Hold::ServingVoters, Some(Plan::wait(waiting))),
+            Some(Next::Refuse(refusal)) => Opinion::holding(Hold::ServingVoters, Some(Plan::refuse(refusal))),
+            Some(Next::Replace(id)) => Opinion::holding(Hold::Everything, Some(self.remove(id))),
+        }
+    }
+
     /// Before the operator loses the name that etcd knows it by: the transport waits for that.
     fn disable_auth(&self) -> Opinion {
         let Wishes { switch, auth, .. } = self.wishes;
@@ -160,6 +181,7 @@ impl Step<'_> {
         let change = [
             Self::replace_lost,
             Self::replace_asked,
+            Self::replace_on_lost_node,
             Self::scale_in,
             Self::scale_out,
             Self::replace_for_class,

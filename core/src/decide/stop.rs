@@ -23,7 +23,15 @@ pub fn plan(goal: &Goal, facts: &Assessment<'_>) -> Plan {
     // The last member might wait for a volume that it never gets.
     let (asked, volumes) = (Asked::default(), Volumes::new(goal, seen));
     let (auth, volumes) = (&goal.auth, volumes.as_ref());
-    let wishes = Wishes { size: 1, asked: &asked, switch: None, auth, roll: None, volumes };
+    let wishes = Wishes {
+        size: 1,
+        node_loss_grace_seconds: goal.node_loss_grace_seconds,
+        asked: &asked,
+        switch: None,
+        auth,
+        roll: None,
+        volumes,
+    };
     let before = match goal.on_stop {
         OnStop::RetainAll => return stop_all(seen, members),
         _ if downgrade.is_some() => Plan::act(Action::CancelDowngrade { cluster: members.cluster }),

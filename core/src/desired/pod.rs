@@ -264,7 +264,7 @@ pub(super) fn small_resources() -> ResourceRequirements {
     ResourceRequirements { claims: None, requests: amounts("10m", "32Mi"), limits: amounts("500m", "256Mi") }
 }
 
-pub(super) fn container_security() -> SecurityContext {
+pub fn container_security() -> SecurityContext {
     SecurityContext {
         allow_privilege_escalation: Some(false),
         read_only_root_filesystem: Some(true),

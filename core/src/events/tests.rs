@@ -74,6 +74,10 @@ fn every_step_has_an_event_in_the_words_of_users() {
             "MemberRemoved: removed b1 from the members",
         ),
         (
+            Action::ForceDeletePod { ordinal, uid: uid() },
+            "PodDeleted: deleted pod kv-1 by force, after its member was removed",
+        ),
+        (
             Action::DeletePod { ordinal, uid: uid() },
             "PodDeleted: deleted pod kv-1, to recreate it with an empty volume",
         ),
@@ -141,6 +145,8 @@ fn told_while_serving(action: &Action, voters: u8, change: impl FnOnce(&mut Obse
             version,
             transport,
             node,
+            loss: None,
+            was_ready: false,
             agent,
             orphaned,
             created,

@@ -42,6 +42,7 @@ impl From<&Action> for Effect {
             Action::Promote { .. } => "PromoteLearner",
             Action::UpdatePeerUrls { .. } => "UpdatePeerURLs",
             Action::MoveLeader { .. } => "MoveLeader",
+            Action::ForceDeletePod { .. } => "ForceDeletePod",
             Action::RemoveMember { .. } => "RemoveMember",
             Action::ChangeAuth { .. } => "ChangeAuth",
         })
@@ -62,6 +63,7 @@ impl From<&Request> for Effect {
                 Object::Service(_) => "WriteService",
                 Object::Budget => "WriteDisruptionBudget",
                 Object::NetworkPolicy => "WriteNetworkPolicy",
+                Object::Certificate => "WriteCertificate",
             },
             Request::Etcd(_) => "ChangeMembers",
             Request::Tell(..) => "SendMessage",

@@ -42,6 +42,8 @@ pub mod condition {
         /// Whether members are spread over zones and nodes as well as possible; Unknown without the right to read nodes;
         /// absent with fewer than two members.
         MEMBERS_SPREAD = "MembersSpread";
+        /// Whether the EtcdBackups of the cluster take copies; Unknown before the first one; absent if there are none.
+        BACKUP_HEALTHY = "BackupHealthy";
     }
 }
 
@@ -108,6 +110,8 @@ pub mod reason {
         ADDRESS_NOT_PUBLISHED = "AddressNotPublished";
         PREVIOUS_MEMBER_RUNNING = "PreviousMemberRunning";
         AGENT_WAITING = "AgentWaiting";
+        /// An agent cannot use the certificates of its pod.
+        CERTIFICATES_UNUSABLE = "CertificatesUnusable";
         BOOTSTRAP_RESULT_PENDING = "BootstrapResultPending";
         CATCHING_UP = "CatchingUp";
         MEMBER_STARTING = "MemberStarting";
@@ -119,6 +123,8 @@ pub mod reason {
         /// Members serve that are not connected to each other.
         PEERS_DISCONNECTED = "PeersDisconnected";
         AWAITING_RECOVERY = "AwaitingRecovery";
+        /// The node of a member is lost, and the operator replaces the member or waits with that.
+        NODE_LOST = "NodeLost";
         INSPECTING_VOLUMES = "InspectingVolumes";
         COMPARING_DATA = "ComparingData";
         PODS_TERMINATING = "PodsTerminating";
@@ -167,6 +173,10 @@ pub mod reason {
         AUTHORITY_LOST = "CertificateAuthorityLost";
         /// The certificate that a user gives cannot be used.
         CERTIFICATE_REJECTED = "CertificateRejected";
+        /// cert-manager has not issued the certificate of the client port.
+        CERTIFICATE_NOT_ISSUED = "CertificateNotIssued";
+        /// The API server does not serve the API of cert-manager.
+        CERT_MANAGER_MISSING = "CertManagerMissing";
         /// Members were created with another transport than the spec asks for.
         TLS_NOT_IN_EFFECT = "TLSNotInEffect";
         /// The operator changes the transport to what the spec asks for.
@@ -205,6 +215,39 @@ pub mod reason {
         NODES_NOT_READABLE = "NodesNotReadable";
         NOT_ALL_SCHEDULED = "NotAllScheduled";
         CUSTOM_PLACEMENT = "CustomPlacement";
+
+        // Backups.
+        BACKUP_COMPLETED = "BackupCompleted";
+        /// Of a cluster: the last run of one of its EtcdBackups took no copy, or nothing starts one.
+        BACKUP_FAILED = "BackupFailed";
+        /// No copy was taken yet, or none is known to be.
+        NO_BACKUP_YET = "NoBackupYet";
+        BACKUP_RUNNING = "BackupRunning";
+        /// An attempt failed for a passing reason and is repeated.
+        RETRY_PENDING = "RetryPending";
+        SUSPENDED = "Suspended";
+        CLUSTER_NOT_FOUND = "ClusterNotFound";
+        /// Another EtcdBackup takes a copy of the same cluster.
+        OTHER_BACKUP_RUNNING = "OtherBackupRunning";
+        /// The cluster does not allow backups from this namespace.
+        NAMESPACE_NOT_ALLOWED = "NamespaceNotAllowed";
+        /// A version that took no backups accepted it.
+        AWAITING_EDIT = "AwaitingEdit";
+        /// The copy is stored, and outdated copies could not be deleted.
+        RETENTION_FAILED = "RetentionFailed";
+        INVALID_CONFIGURATION = "InvalidConfiguration";
+        STORE_UNREACHABLE = "StoreUnreachable";
+        STORE_DENIED = "StoreDenied";
+        STORE_REJECTED = "StoreRejected";
+        ETCD_UNAVAILABLE = "EtcdUnavailable";
+        COPY_DAMAGED = "CopyDamaged";
+        INTERRUPTED = "Interrupted";
+        /// The pod of a run is gone.
+        RUN_LOST = "RunLost";
+        RUN_TIMED_OUT = "RunTimedOut";
+        OUT_OF_MEMORY = "OutOfMemory";
+        /// For another reason; the message has it.
+        RUN_FAILED = "RunFailed";
     }
 }
 
@@ -246,6 +289,7 @@ pub mod event {
         QUORUM_RECOVERED = "QuorumRecovered";
         PAUSED = "Paused";
         RESUMED = "Resumed";
+        BACKUP_STARTED = "BackupStarted";
     }
 }
 

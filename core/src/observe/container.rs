@@ -15,6 +15,11 @@ const CREATED_WITHIN: SignedDuration = SignedDuration::from_secs(20);
 /// Messages of Kubernetes can be long, and are shown in a status.
 const LONGEST: usize = 300;
 
+pub(super) fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
+    conditions.into_iter().flatten().any(|it| it.type_ == "Ready" && it.status == "True")
+}
+
 /// Evidence that the container ran, although its status does not report it yet.
 pub(super) struct Ran {
     pub responded: bool,
@@ -76,6 +81,15 @@ pub(super) fn reported(pod: &Pod) -> Reported {
 pub(super) fn is_young(pod: &Pod, now: Timestamp) -> bool {
     let created = pod.metadata.creation_timestamp.as_ref();
     created.is_some_and(|created| now.duration_since(created.0) < CREATED_WITHIN)
+}
+
+/// Why no container of a pod has started, if something is wrong.
+pub fn blocked(pod: &Pod, now: Timestamp) -> Option<Blocked> {
+    match before_start(pod) {
+        Reported::Is(Process::CannotStart(blocked)) => Some(blocked),
+        Reported::Beginning if !is_young(pod, now) => Some(Blocked::SlowCreation),
+        Reported::Is(_) | Reported::Beginning | Reported::Running => None,
+    }
 }
 
 /// Of the etcd container.

@@ -1,6 +1,6 @@
 //! What etcd reports, from the replies of single pods.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::observed::{Answer, Etcd, Members, Ordinal, Process, Seen, Unanswered};
 
@@ -10,8 +10,8 @@ pub enum Reply {
     /// etcd. With the members that it listed if it was asked for them, right after its linearizable read; or why it did
     /// not list them.
     Etcd { answer: Answer, members: Option<Result<Members, String>> },
-    /// The agent, which waits in place of etcd, and for what.
-    Agent { process: Process, message: String },
+    /// The agent, which waits in place of etcd, and why.
+    Agent { process: Process, why: Unanswered },
     /// etcd, whose authentication rejects the operator, so that it does not even report its status.
     Denied,
     /// Nobody, for this reason.
@@ -21,7 +21,7 @@ pub enum Reply {
 pub fn etcd(replies: &BTreeMap<Ordinal, Reply>) -> Etcd {
     let (members, via) = agreed_members(replies);
     let answers = replies.iter().map(|(&ordinal, reply)| (ordinal, answer(reply))).collect();
-    Etcd { answers, members, via, silent_since: BTreeMap::new() }
+    Etcd { answers, members, via, silent_since: BTreeMap::new(), started: BTreeSet::new() }
 }
 
 fn answer(reply: &Reply) -> Seen<Answer> {
@@ -31,7 +31,7 @@ fn answer(reply: &Reply) -> Seen<Answer> {
             let listed = listed.map(|members| u8::try_from(members.list.len()).unwrap_or(u8::MAX));
             Seen::Known(Answer { listed, ..answer.clone() })
         }
-        Reply::Agent { message, .. } => Seen::Unknown(Unanswered::AgentWaiting(message.clone())),
+        Reply::Agent { why, .. } => Seen::Unknown(why.clone()),
         Reply::Denied => Seen::Unknown(Unanswered::AccessDenied),
         Reply::Nobody(why) => Seen::Unknown(Unanswered::Unreachable(why.clone())),
     }

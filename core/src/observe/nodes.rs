@@ -158,11 +158,11 @@ mod tests {
         let open = json!({"externalAccess": {"nodePort": {}}});
         let mut opened = objects(open.clone(), running_on, &all);
         assert_eq!(texts(&opened), "10.0.0.1 10.0.0.2 2001:db8::1");
-        let before = opened.unseen();
+        let before = opened.unseen(&addresses(&opened));
         let further = node("n3", json!([address("InternalIP", "10.0.0.3")]));
         let Seen::Known(nodes) = &mut opened.nodes else { panic!("they were read") };
         nodes.push(Arc::new(serde_json::from_value(further).expect("a node")));
-        assert_ne!(opened.unseen(), before, "a settled cluster notices it");
+        assert_ne!(opened.unseen(&addresses(&opened)), before, "a settled cluster notices it");
 
         let many: Vec<_> = (0..200)
             .map(|it| node(&format!("n{it}"), json!([address("InternalIP", &format!("10.0.1.{it}"))])))

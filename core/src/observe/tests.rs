@@ -41,8 +41,10 @@ fn objects(states: &[Value]) -> Objects {
         services: BTreeMap::new(),
         budget: None,
         network_policy: None,
+        certificate: Default::default(),
         taken: BTreeSet::new(),
         nodes: Seen::default(),
+        backups: Vec::new(),
     }
 }
 
@@ -55,7 +57,7 @@ fn nobody() -> Reply {
 }
 
 fn agent(process: Process) -> Reply {
-    Reply::Agent { process, message: "waits".into() }
+    Reply::Agent { process, why: Unanswered::AgentWaiting("waits".into()) }
 }
 
 fn answer(member: u64, leader: u64) -> Answer {
@@ -286,28 +288,41 @@ fn members_are_asked_whom_they_reach_only_while_one_might_end_or_another_lead() 
         ..Goal::of_size(3)
     };
     let pods = formed(3, json!({"etcd.etcd.io/form": "A"}));
-    assert!(!pods.questions(&wanted("A"), &Memory::default()).links, "all is settled");
-    assert!(pods.questions(&wanted("B"), &Memory::default()).links, "an edit");
-    assert!(pods.questions(&Goal { size: 2, ..wanted("A") }, &Memory::default()).links, "a smaller size");
-    assert!(!pods.questions(&Goal::of_size(3), &Memory::default()).links, "what is wanted is not known");
-    assert!(formed(3, json!({})).questions(&wanted("A"), &Memory::default()).links, "nobody knows what runs");
+    assert!(!asks(&pods, &wanted("A")), "all is settled");
+    assert!(asks(&pods, &wanted("B")), "an edit");
+    assert!(asks(&pods, &Goal { size: 2, ..wanted("A") }), "a smaller size");
+    assert!(!asks(&pods, &Goal::of_size(3)), "what is wanted is not known");
+    assert!(asks(&formed(3, json!({})), &wanted("A")), "nobody knows what runs");
     let moves = |token: &str| Asked {
         move_leader: Some(MoveLeader { token: token.into(), to: Ordinal(1) }),
         ..Asked::default()
     };
-    assert!(pods.questions(&Goal { asked: moves("new"), ..wanted("A") }, &Memory::default()).links);
-    assert!(!pods.questions(&Goal { asked: moves("done"), ..wanted("A") }, &Memory::default()).links);
+    assert!(asks(&pods, &Goal { asked: moves("new"), ..wanted("A") }));
+    assert!(!asks(&pods, &Goal { asked: moves("done"), ..wanted("A") }));
     let asked = Asked { replace: Some(MemberId(0xa1)), ..Asked::default() };
     let replaced = Goal { asked, ..wanted("A") };
-    assert!(!pods.questions(&replaced, &Memory::default()).links, "no volume has its data any more");
+    assert!(!asks(&pods, &replaced), "no volume has its data any more");
     let claim = json!({"metadata": {"name": "data-kv-1", "labels": {"etcd.etcd.io/member-id": "a1"}}});
     let claim = Arc::new(serde_json::from_value(claim).expect("it is a claim"));
     let with_claim = Objects { claims: BTreeMap::from([(Ordinal(1), claim)]), ..pods.clone() };
-    assert!(with_claim.questions(&replaced, &Memory::default()).links);
+    assert!(asks(&with_claim, &replaced));
+    let mut lost = pods.clone();
+    let condition = |type_: &str, status: &str| json!({"type": type_, "status": status, "lastTransitionTime": "1969-12-31T23:59:00Z"});
+    let status = json!({"conditions": [condition("Ready", "False"), condition("ContainersReady", "True")]});
+    for pod in lost.pods.values_mut() {
+        let pod = Arc::make_mut(pod);
+        pod.status = serde_json::from_value(status.clone()).ok();
+        pod.spec = serde_json::from_value(json!({"containers": [], "nodeName": "n1"})).ok();
+    }
+    assert!(asks(&lost, &wanted("A")), "a node is lost");
     let mut restarted = pods;
     let status = json!({"clusterID": "c1", "requests": {"restart": {"token": "t", "pods": ["uid-2"]}}});
     Arc::make_mut(&mut restarted.cluster).status = serde_json::from_value(status).ok();
-    assert!(restarted.questions(&wanted("A"), &Memory::default()).links, "a restart is not over");
+    assert!(asks(&restarted, &wanted("A")), "a restart is not over");
+}
+
+fn asks(objects: &Objects, goal: &Goal) -> bool {
+    objects.questions(goal, &Memory::default(), Timestamp::UNIX_EPOCH).links
 }
 
 #[test]
@@ -323,8 +338,8 @@ fn a_cluster_that_stays_in_plain_text_or_keeps_plain_clients_is_settled() {
         let record = Record { digest, form, of_unmarked_pods, held_generation, adopts, cleared, tls };
         objects.record = Some(Arc::new(ConfigMap { data: Some(record.data()), ..ConfigMap::default() }));
         let checked = validate(&objects.cluster).map(|intent| intent.towards(objects.target()));
-        let goal = Goal::of(checked.as_ref().map_err(Vec::as_slice), &objects, &names());
-        objects.questions(&goal, &Memory::default()).links
+        let goal = Goal::of(checked.as_ref().map_err(Vec::as_slice), &objects, &names(), &BTreeSet::new());
+        asks(&objects, &goal)
     };
     let clients = ClientPort::Both;
     assert!(!links(json!({"size": 3}), Transport::default()), "of an older operator");
@@ -388,4 +403,20 @@ fn the_transport_of_a_cluster_is_that_of_its_record_its_set_or_a_pod() {
     other.pods = pod(&made_from(true));
     Arc::make_mut(&mut other.cluster).metadata.uid = Some("another".into());
     assert_eq!(other.transport(), None, "a previous cluster left this pod");
+}
+
+/// Secrets of the operator are read more often while one might be missing.
+#[test]
+fn pods_are_ready_when_the_kubelet_reports_it_of_each() {
+    let ready = |statuses: [&str; 2]| {
+        let mut objects = objects(&[creating(), creating()]);
+        for (pod, status) in objects.pods.values_mut().zip(statuses) {
+            let conditions = json!({"conditions": [{"type": "PodScheduled", "status": "True"}, {"type": "Ready", "status": status}]});
+            Arc::make_mut(pod).status = serde_json::from_value(conditions).expect("it is a status");
+        }
+        objects.pods_are_ready()
+    };
+    assert!(ready(["True", "True"]));
+    assert!(!ready(["True", "False"]) && !ready(["Unknown", "True"]));
+    assert!(!objects(&[creating()]).pods_are_ready() && objects(&[]).pods_are_ready());
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::Seen;
@@ -21,6 +22,28 @@ pub struct Node {
     pub zone: Option<String>,
     /// Neither a cordon nor a taint nor the node selector of the pods keeps members away. Free capacity is not known.
     pub accepts_members: bool,
+}
+
+/// What Kubernetes reports when a node is lost. Its objects carry the times, so that a restart of the operator forgets none.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeLoss {
+    pub node: String,
+    pub since: Timestamp,
+    pub sign: LossSign,
+}
+
+/// By what Kubernetes shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LossSign {
+    /// There is no such node.
+    NodeGone,
+    NodeNotReady,
+    /// The node controller has marked the pod as not ready, although its containers were ready.
+    PodMarked,
+    /// Nothing has confirmed the end of the pod in the time that it had.
+    EndOverdue,
+    /// All containers have ended, and nothing has created the pod again.
+    PodEnded,
 }
 
 /// Why nothing is known of nodes.

@@ -15,6 +15,10 @@ impl WaitingOn {
             Self::Start { .. } => reason::MEMBER_STARTING,
             Self::Voters { .. } => reason::TOO_FEW_VOTERS,
             Self::Recovery { .. } => reason::AWAITING_RECOVERY,
+            Self::NodeReturn { .. }
+            | Self::Isolation { .. }
+            | Self::OthersJoin { .. }
+            | Self::OtherNode { .. } => reason::NODE_LOST,
             Self::Volumes { .. } => reason::INSPECTING_VOLUMES,
             Self::Hashes { .. } => reason::COMPARING_DATA,
             Self::SetGone => reason::STATEFULSET_RECREATING,
@@ -31,6 +35,7 @@ impl WaitingOn {
             Self::QuorumMargin { .. } => reason::QUORUM_AT_RISK,
             Self::Connection { .. } => reason::PEERS_DISCONNECTED,
             Self::Trust { .. } | Self::Use { .. } | Self::Clients { .. } => reason::ROTATING_AUTHORITIES,
+            Self::Issuance { .. } => reason::CERTIFICATE_NOT_ISSUED,
             Self::PodsGone { .. } => reason::PODS_TERMINATING,
             Self::ClaimsGone { .. } => reason::VOLUMES_TERMINATING,
         }
@@ -46,7 +51,7 @@ impl Refusal {
             Self::ForeignCluster { .. } => reason::CLUSTER_ID_MISMATCH,
             Self::QuorumWouldBeLost { .. } => reason::QUORUM_AT_RISK,
             Self::LastVoter { .. } => reason::LAST_VOTER,
-            Self::NoCertificateGiven { .. } => reason::CERTIFICATE_REJECTED,
+            Self::NoCertificateGiven { rejection, .. } => rejection.reason(),
             Self::DataLost => reason::DATA_LOST,
             Self::StopNeedsQuorum { .. } => reason::QUORUM_REQUIRED,
             Self::NoSuccessor { .. } => reason::NO_SUCCESSOR,

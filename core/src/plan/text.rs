@@ -99,6 +99,9 @@ impl Terms<'_> {
             Action::DeleteClaim { ordinal, uid: _ } => format!("delete {}", self.volume(*ordinal)),
             Action::AdoptClaim { ordinal, uid: _ } => format!("adopt {}", self.volume(*ordinal)),
             Action::DeletePod { ordinal, uid: _ } => format!("delete {}", self.pod(*ordinal)),
+            Action::ForceDeletePod { ordinal, uid: _ } => {
+                format!("delete {} by force, because its node is lost", self.pod(*ordinal))
+            }
             Action::EvictPod { ordinal, uid: _ } => format!("evict {}", self.pod(*ordinal)),
             Action::CreatePreflight { ordinal, node } => {
                 format!("create {} on node {node}", self.preflight(*ordinal))
@@ -181,6 +184,31 @@ impl Terms<'_> {
             WaitingOn::Recovery { ordinal, member } => {
                 format!("member {member} ({}) to return before the operator replaces it", self.pod(*ordinal))
             }
+            WaitingOn::NodeReturn { member, node, until, .. } => format!(
+                "node {node} to return: the operator replaces member {} at {until:.0} otherwise",
+                self.member(*member)
+            ),
+            WaitingOn::Isolation { member, by, connected: true, .. } => format!(
+                "member {} to be cut off before the operator replaces it: its node is lost, and member {} is still \
+                 connected to it",
+                self.member(*member),
+                self.member(*by)
+            ),
+            WaitingOn::Isolation { member, by, connected: false, .. } => format!(
+                "member {} to report whether it is connected to member {}, whose node is lost",
+                self.member(*by),
+                self.member(*member)
+            ),
+            WaitingOn::OthersJoin { member, joining, .. } => format!(
+                "{} to join before the operator replaces member {}, whose node is lost",
+                self.pods(joining),
+                self.member(*member)
+            ),
+            WaitingOn::OtherNode { member, node, .. } => format!(
+                "a node that accepts member {}: node {node} is lost, and no other node accepts the member; add a node, \
+                 uncordon one, or bring {node} back",
+                self.member(*member)
+            ),
             WaitingOn::Volumes { ordinals } => format!(
                 "the agents to inspect the volumes of {}: they show whether bootstrap completed",
                 self.pods(ordinals)
@@ -252,6 +280,9 @@ impl Terms<'_> {
             WaitingOn::Clients { purpose, until } => {
                 format!("clients to read the new certificate in {}, until {until:.0}", self.secret(*purpose))
             }
+            WaitingOn::Issuance { problems } => {
+                format!("cert-manager to issue the certificate of the client port: {}", problems.join("; "))
+            }
             WaitingOn::PodsGone { ordinals } => format!("pods to terminate: {}", self.pods(ordinals)),
             WaitingOn::ClaimsGone { ordinals } => {
                 format!("volumes to be deleted: {}", self.volumes(ordinals))
@@ -296,8 +327,11 @@ impl Terms<'_> {
             Refusal::LastVoter { member } => {
                 format!("member {} is the last voter and cannot be removed", self.member(*member))
             }
-            Refusal::NoCertificateGiven { problems } => {
-                format!("no pod starts before your certificate can be used: {}", problems.join("; "))
+            Refusal::NoCertificateGiven { problems, .. } => {
+                format!(
+                    "no pod starts before the certificate of the client port can be used: {}",
+                    problems.join("; ")
+                )
             }
             Refusal::DataLost => {
                 "no volume of this cluster holds data any more: restore a backup into a new cluster".into()

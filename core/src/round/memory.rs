@@ -10,8 +10,9 @@ use super::elapsed;
 use super::handshakes::{Handshakes, Shown};
 use crate::assess::assess;
 use crate::auth::{self, Auth, RootPassword};
+use crate::member::MemberProgress;
 use crate::observe::{Pods, Reply};
-use crate::observed::{Handshake, MemberId, Observed, Ordinal};
+use crate::observed::{Claim, Handshake, MemberId, Members, Observed, Ordinal};
 use crate::tls::Purpose;
 
 /// Cluster DNS learns of a pod when we do, and serves its name a little later. A client that asks before learns that there
@@ -31,6 +32,8 @@ const NO_PATIENCE: Duration = Duration::from_millis(100);
 pub struct Memory {
     /// Since when a member has been silent.
     silent: BTreeMap<MemberId, Timestamp>,
+    /// Members that have published themselves.
+    started: BTreeSet<MemberId>,
     /// Since when the peer Service lists a pod.
     listed: BTreeMap<String, Timestamp>,
     /// Pods from which anybody ever responded.
@@ -149,8 +152,17 @@ impl Memory {
             let silent = members.list.iter().filter(|(id, member)| !speaks(**id, member.learner));
             self.silent =
                 silent.map(|(&id, _)| (id, earliest(self.silent.get(&id).copied(), seen.now))).collect();
+            self.note_started(members, &seen.claims);
         }
         seen.etcd.silent_since = self.silent.clone();
+        seen.etcd.started = self.started.clone();
+    }
+
+    fn note_started(&mut self, members: &Members, claims: &BTreeMap<Ordinal, Claim>) {
+        let published = members.list.iter().filter(|(_, member)| member.start == MemberProgress::Published);
+        self.started.extend(published.map(|(&id, _)| id));
+        let has_volume = |id: &MemberId| claims.values().any(|claim| claim.member == Some(*id));
+        self.started.retain(|id| members.list.contains_key(id) || has_volume(id));
     }
 }
 

@@ -44,12 +44,13 @@ pub fn show_the_same(one: &Observed, other: &Observed) -> bool {
         given,
         transport,
         nodes,
+        backups,
         taken,
         etcd,
         auth,
         root_password,
     } = one;
-    let Etcd { answers, members, via, silent_since } = etcd;
+    let Etcd { answers, members, via, silent_since, started } = etcd;
     let same = |(one, other): (&Seen<Answer>, &Seen<Answer>)| match (one, other) {
         (Seen::Known(one), Seen::Known(other)) => {
             one == other || Answer { applied_index: one.applied_index, ..other.clone() } == *one
@@ -59,14 +60,14 @@ pub fn show_the_same(one: &Observed, other: &Observed) -> bool {
     let theirs = &other.etcd;
     *via == theirs.via
         && *members == theirs.members
-        && *silent_since == theirs.silent_since
+        && (silent_since, started) == (&theirs.silent_since, &theirs.started)
         && answers.keys().eq(theirs.answers.keys())
         && answers.values().zip(theirs.answers.values()).all(same)
         && (pods, preflights, nodes) == (&other.pods, &other.preflights, &other.nodes)
         && (cluster, order, set) == (&other.cluster, &other.order, &other.set)
         && (record, claims, taken) == (&other.record, &other.claims, &other.taken)
         && (secrets, given, transport) == (&other.secrets, &other.given, &other.transport)
-        && (auth, root_password) == (&other.auth, &other.root_password)
+        && (auth, root_password, backups) == (&other.auth, &other.root_password, &other.backups)
 }
 
 #[cfg(test)]

@@ -90,7 +90,9 @@ impl Round {
     fn objects(&mut self, considered: &Considered<'_>) -> Vec<Effect> {
         let Considered { goal, names, desired, objects, seen, plan, .. } = considered;
         let mut writes = match desired {
-            Some(desired) if !goal.paused && !seen.cluster.deleting => surroundings(desired, objects, seen),
+            Some(desired) if !goal.paused && !seen.cluster.deleting => {
+                surroundings(desired, &goal.certificates, objects, seen)
+            }
             Some(_) | None => Vec::new(),
         };
         writes.extend(resizes(goal, seen));

@@ -4,34 +4,44 @@ use std::net::IpAddr;
 
 use super::{Rule, Server, syntax};
 use crate::api::{
-    Certificates, EtcdClusterSpec, MAX_ADDRESS_LENGTH, MAX_NAME_LENGTH, MAX_NAMES, MAX_SECRET_NAME_LENGTH,
-    MAX_VALIDITY_SECONDS, MIN_VALIDITY_SECONDS,
+    Certificates, EtcdClusterSpec, IssuerRef, MAX_ADDRESS_LENGTH, MAX_KIND_LENGTH, MAX_NAME_LENGTH,
+    MAX_NAMES, MAX_SECRET_NAME_LENGTH, MAX_VALIDITY_SECONDS, MIN_VALIDITY_SECONDS,
 };
 
 pub(super) const RULES: &[Rule<EtcdClusterSpec>] = &[
+    too_long("security.tls.certificateSecret", |spec| is_too_long(&spec.security.tls.certificate_secret)),
+    no_name("security.tls.certificateSecret", |spec| is_no_name(&spec.security.tls.certificate_secret)),
+    too_long("security.tls.caSecret", |spec| is_too_long(&spec.security.tls.ca_secret)),
+    no_name("security.tls.caSecret", |spec| is_no_name(&spec.security.tls.ca_secret)),
     Rule {
-        at: "security.tls.certificateSecret",
+        at: "security.tls",
+        server: Server::Cel(
+            "!has(self.issuerRef) || !has(self.certificateSecret) || self.certificateSecret == ''",
+        ),
+        message: "issuerRef and certificateSecret are two sources of one certificate: remove issuerRef if you issue it, or \
+            certificateSecret if cert-manager does",
+        broken: |spec| {
+            let tls = &spec.security.tls;
+            tls.issuer_ref.is_some() && tls.certificate_secret.as_ref().is_some_and(|it| !it.is_empty())
+        },
+    },
+    Rule {
+        at: "security.tls.issuerRef.name",
         server: Server::Schema,
-        message: TOO_LONG,
-        broken: |spec| is_too_long(&spec.security.tls.certificate_secret),
+        message: "must be the name of an issuer of cert-manager, with at most 253 characters",
+        broken: |spec| issuer(spec).is_some_and(|it| !is_short(&it.name, MAX_NAME_LENGTH)),
     },
     Rule {
-        at: "security.tls.certificateSecret",
-        server: Server::Cel(SECRET_NAME),
-        message: NO_NAME,
-        broken: |spec| is_no_name(&spec.security.tls.certificate_secret),
-    },
-    Rule {
-        at: "security.tls.caSecret",
+        at: "security.tls.issuerRef.kind",
         server: Server::Schema,
-        message: TOO_LONG,
-        broken: |spec| is_too_long(&spec.security.tls.ca_secret),
+        message: "must be Issuer, ClusterIssuer, or the kind of an issuer of another group, with at most 63 characters",
+        broken: |spec| issuer(spec).is_some_and(|it| !is_short(&it.kind, MAX_KIND_LENGTH)),
     },
     Rule {
-        at: "security.tls.caSecret",
-        server: Server::Cel(SECRET_NAME),
-        message: NO_NAME,
-        broken: |spec| is_no_name(&spec.security.tls.ca_secret),
+        at: "security.tls.issuerRef.group",
+        server: Server::Schema,
+        message: "must be the API group of the issuer, such as cert-manager.io, with at most 253 characters",
+        broken: |spec| issuer(spec).is_some_and(|it| !is_short(&it.group, MAX_NAME_LENGTH)),
     },
     Rule {
         at: "security.tls.certificates.validitySeconds",
@@ -86,6 +96,14 @@ const TOO_LONG: &str = "must be the name of a Secret, with at most 253 character
 const NO_NAME: &str =
     "must be the name of a Secret, such as etcd-certificate: lower-case letters, digits, dashes and dots";
 
+const fn too_long(at: &'static str, broken: fn(&EtcdClusterSpec) -> bool) -> Rule<EtcdClusterSpec> {
+    Rule { at, server: Server::Schema, message: TOO_LONG, broken }
+}
+
+const fn no_name(at: &'static str, broken: fn(&EtcdClusterSpec) -> bool) -> Rule<EtcdClusterSpec> {
+    Rule { at, server: Server::Cel(SECRET_NAME), message: NO_NAME, broken }
+}
+
 fn is_too_long(secret: &Option<String>) -> bool {
     secret.as_ref().is_some_and(|name| name.len() > MAX_SECRET_NAME_LENGTH)
 }
@@ -93,6 +111,14 @@ fn is_too_long(secret: &Option<String>) -> bool {
 fn is_no_name(secret: &Option<String>) -> bool {
     let named = secret.as_ref().filter(|it| !it.is_empty() && it.len() <= MAX_SECRET_NAME_LENGTH);
     named.is_some_and(|name| !syntax::is_dns_name(name))
+}
+
+fn issuer(spec: &EtcdClusterSpec) -> Option<&IssuerRef> {
+    spec.security.tls.issuer_ref.as_ref()
+}
+
+fn is_short(text: &str, longest: usize) -> bool {
+    (1..=longest).contains(&text.len())
 }
 
 fn chosen(spec: &EtcdClusterSpec) -> Option<&Certificates> {

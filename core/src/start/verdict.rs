@@ -46,6 +46,10 @@ pub enum Waiting {
     NotAMember,
     /// This pod is listed as added, but nobody who said so has a quorum behind it.
     NoQuorum,
+    /// Its own certificates cannot be read, so it can ask nobody, and etcd would not start.
+    Certificates {
+        error: String,
+    },
     /// Two clusters claim this pod.
     ClustersDisagree {
         clusters: Vec<String>,
@@ -113,6 +117,7 @@ impl Waiting {
             Self::NeverPublished { .. } => "NeverPublished",
             Self::NotAMember => "NotAMember",
             Self::NoQuorum => "NoQuorum",
+            Self::Certificates { .. } => "Certificates",
             Self::ClustersDisagree { .. } => "ClustersDisagree",
             Self::Turn { .. } => "Turn",
             Self::Names { .. } => "Names",
@@ -155,6 +160,7 @@ impl fmt::Display for Waiting {
             }
             Self::NotAMember => f.write_str("the operator to add this pod to the cluster"),
             Self::NoQuorum => f.write_str("a member with quorum to confirm that this pod was added"),
+            Self::Certificates { error } => write!(f, "usable certificates: {error}"),
             Self::ClustersDisagree { clusters } => {
                 write!(f, "only one cluster to list this member; listed by clusters: {}", clusters.join(", "))
             }

@@ -4,7 +4,7 @@ use super::conditions::{Value, find};
 use super::view::{START_SECONDS, Service, View};
 use crate::assess::PodState;
 use crate::names::{condition, reason};
-use crate::observed::{MemberId, Ordinal};
+use crate::observed::{MemberId, NodeLoss, Ordinal};
 use crate::plan::Refusal;
 use crate::quorum::quorum;
 use crate::validate::Problem;
@@ -90,8 +90,35 @@ impl View<'_> {
         let known: Vec<_> = self.last_known_voters().filter_map(|(_, ordinal)| ordinal).collect();
         let wanted = Ordinal::below(self.basis.goal.size);
         let voters = if known.is_empty() { wanted.collect() } else { known };
-        let down = voters.into_iter().filter_map(|ordinal| self.why_down(ordinal));
-        std::iter::once(what).chain(self.alarms()).chain(down).collect::<Vec<_>>().join("; ")
+        let (lost, others): (Vec<_>, Vec<_>) =
+            voters.into_iter().partition(|it| self.node_loss(*it).is_some());
+        let down = others.into_iter().filter_map(|ordinal| self.why_down(ordinal));
+        std::iter::once(what)
+            .chain(self.alarms())
+            .chain(down)
+            .chain(self.on_lost_nodes(&lost))
+            .collect::<Vec<_>>()
+            .join("; ")
+    }
+
+    fn node_loss(&self, ordinal: Ordinal) -> Option<&NodeLoss> {
+        self.seen().pods.get(&ordinal)?.loss.as_ref()
+    }
+
+    /// Without a quorum no member can be replaced.
+    fn on_lost_nodes(&self, pods: &[Ordinal]) -> Option<String> {
+        let lost = pods.iter().filter_map(|&it| {
+            let loss = self.node_loss(it)?;
+            Some(format!("{}: {loss}", self.basis.names.pod(it)))
+        });
+        let lost: Vec<_> = lost.collect();
+        (!lost.is_empty()).then(|| {
+            format!(
+                "{}; bring these nodes back, because members on lost nodes are replaced only while a quorum serves; if they are lost \
+                 for good, restore a backup into a new cluster",
+                lost.join("; ")
+            )
+        })
     }
 
     /// Why etcd does not run in this pod, if so.

@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use crate::names::condition;
 
 /// What a condition says, without when and about which generation.
-pub(super) struct Fact {
+pub(crate) struct Fact {
     pub type_: &'static str,
     pub value: Value,
     pub reason: &'static str,
@@ -14,7 +14,7 @@ pub(super) struct Fact {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Value {
+pub(crate) enum Value {
     True,
     False,
     Unknown,
@@ -31,7 +31,7 @@ impl Value {
 }
 
 /// In the order in which we write them: the API server can keep another.
-pub(super) fn ours(conditions: &[Condition]) -> Vec<Condition> {
+pub(crate) fn ours(conditions: &[Condition]) -> Vec<Condition> {
     condition::ALL.iter().flat_map(|type_| find(conditions, type_)).cloned().collect()
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn find<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a C
 
 /// The conditions before: they have the times at which values changed.
 #[derive(Clone, Copy)]
-pub(super) struct History<'a> {
+pub(crate) struct History<'a> {
     pub before: &'a [Condition],
     pub generation: Option<i64>,
     pub now: Timestamp,

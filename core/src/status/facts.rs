@@ -2,6 +2,7 @@
 
 use super::Basis;
 use super::auth;
+use super::backup;
 use super::blocked::problems_of;
 use super::conditions::{Fact, Value};
 use super::tls;
@@ -38,6 +39,10 @@ pub(super) fn of(view: &View<'_>, cluster: &EtcdCluster) -> Vec<Fact> {
         facts.extend(drains_blocked(view, intent));
     }
     facts.extend(members_spread(view));
+    facts.extend(
+        backup::healthy(&view.seen().backups)
+            .map(|(value, reason, message)| fact(condition::BACKUP_HEALTHY, value, reason, message)),
+    );
     facts
 }
 
@@ -226,7 +231,7 @@ fn at_rest(view: &View<'_>) -> (Value, &'static str, String) {
     if !down.is_empty() {
         let message = format!(
             "not serving: {}; a member rejoins with its data when it returns, and the operator replaces it only if its data \
-             is lost",
+             or its node is lost",
             down.join(", ")
         );
         return (Value::True, reason::AWAITING_RECOVERY, message);

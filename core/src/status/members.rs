@@ -4,8 +4,8 @@ use super::view::{Service, View};
 use crate::api::{Health, MemberStatus, Role};
 use crate::assess::{MemberState, PodState};
 use crate::member::MemberProgress;
-use crate::observed::{Member, MemberId, Members, Ordinal};
-use crate::plan::WaitingOn;
+use crate::observed::{Member, MemberId, Members, NodeLoss, Ordinal};
+use crate::plan::{Action, Plan, WaitingOn};
 use crate::tls::Transport;
 use crate::version::Version;
 
@@ -54,7 +54,10 @@ fn listed(view: &View<'_>, members: &Members) -> Vec<Placed> {
         let Progress { reason, waiting_for } = match ordinal {
             _ if view.seen().cluster.deleting => Progress::default(),
             _ if ready => Progress { reason: alarm(view, id), waiting_for: restart(view, ordinal) },
-            Some(_) => Progress::of_member(view, state, pod),
+            Some(_) => match view.facts.node_loss(id) {
+                Some(loss) => Progress::of_lost_node(view, id, loss),
+                None => Progress::of_member(view, state, pod),
+            },
             None => Progress::default(),
         };
         let version = view.facts.answer_of(id).and_then(|answer| answer.version);
@@ -90,9 +93,12 @@ fn last_known(view: &View<'_>) -> Vec<Placed> {
         let pod = ordinal.map_or(&PodState::Missing, |ordinal| view.facts.pod(ordinal));
         let answer = view.facts.answers().find(|answer| answer.member.to_string() == id);
         let state = MemberState::of(answer);
-        let Progress { reason, waiting_for } = match ordinal {
-            Some(_) if !view.seen().cluster.deleting => Progress::of_member(view, &state, pod),
-            Some(_) | None => Progress::default(),
+        let loss = ordinal.and_then(|ordinal| view.seen().pods.get(&ordinal)?.loss.as_ref());
+        let Progress { reason, waiting_for } = match (ordinal, loss) {
+            _ if view.seen().cluster.deleting => Progress::default(),
+            (Some(_), Some(loss)) if state == MemberState::Silent => Progress::until_return(loss),
+            (Some(_), _) => Progress::of_member(view, &state, pod),
+            (None, _) => Progress::default(),
         };
         let status = MemberStatus {
             ready: false,
@@ -141,6 +147,22 @@ impl Progress {
         Self::new(reason.map(ToString::to_string), awaited)
     }
 
+    /// A member whose node is lost. What the plan waits for says when the member is replaced.
+    fn of_lost_node(view: &View<'_>, id: MemberId, loss: &NodeLoss) -> Self {
+        let Plan { actions, waiting, .. } = view.basis.plan;
+        let removes = |it: &Action| matches!(it, Action::RemoveMember { member, .. } if *member == id);
+        let awaited = waiting.iter().find(|it| it.member_on_lost_node() == Some(id));
+        match awaited {
+            Some(awaited) => Self::new(Some(loss.to_string()), view.terms().awaited(awaited)),
+            None if actions.iter().any(removes) => Self::new(Some(loss.to_string()), "its replacement"),
+            None => Self::until_return(loss),
+        }
+    }
+
+    fn until_return(loss: &NodeLoss) -> Self {
+        Self::new(Some(loss.to_string()), format!("node {} to return", loss.node))
+    }
+
     /// A pod that etcd does not list.
     fn of_joining(view: &View<'_>, ordinal: Ordinal, state: &PodState) -> Self {
         let inspects = |awaited: &WaitingOn| matches!(awaited, WaitingOn::Volumes { ordinals } if ordinals.contains(&ordinal));
@@ -157,7 +179,13 @@ impl Progress {
 
     /// As far as the state of its pod shows.
     fn of_pod(view: &View<'_>, state: &PodState) -> Self {
-        let fault = matches!(state, PodState::Rejected(_) | PodState::Terminating | PodState::DataLost);
+        let fault = matches!(
+            state,
+            PodState::Rejected(_)
+                | PodState::Terminating
+                | PodState::DataLost
+                | PodState::CertificatesUnusable(_)
+        );
         let reason = (fault || state.cannot_start()).then(|| state.text());
         let silent = (*state == PodState::Running).then(|| MemberState::Silent.to_string());
         let quorum = view.facts.listed().is_some() || *state != PodState::DataLost;

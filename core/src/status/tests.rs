@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::api::{EtcdBackupSpec, EtcdRestoreSpec, MemberStatus};
+use crate::api::{EtcdRestoreSpec, MemberStatus};
 use crate::decide::{Goal, decide};
 use crate::validate::validate;
 
@@ -48,7 +48,7 @@ fn settled() -> EtcdCluster {
 }
 
 #[test]
-fn a_backup_and_a_restore_report_that_nothing_will_happen() {
+fn a_restore_reports_that_nothing_will_happen() {
     let expected = |message: &str| {
         let condition = |type_: &str, status: &str| {
             json!({
@@ -62,15 +62,6 @@ fn a_backup_and_a_restore_report_that_nothing_will_happen() {
             "conditions": [condition("Ready", "False"), condition("Stalled", "True")],
         })
     };
-    let spec: EtcdBackupSpec =
-        serde_json::from_value(json!({"clusterName": "kv", "storageType": "Local"})).expect("it is a spec");
-    let mut backup = EtcdBackup::new("b", spec);
-    backup.metadata.generation = Some(1);
-    backup.status = of_backup(&backup, at(0));
-    let message = NO_BACKUPS_YET;
-    assert_eq!(serde_json::to_value(&backup.status).expect("plain data"), expected(message));
-    assert_eq!(of_backup(&backup, at(60)), None);
-
     let spec: EtcdRestoreSpec =
         serde_json::from_value(json!({"clusterName": "kv", "backupName": "b"})).expect("it is a spec");
     let mut restore = EtcdRestore::new("r", spec);
@@ -83,22 +74,6 @@ fn a_backup_and_a_restore_report_that_nothing_will_happen() {
 
 #[test]
 fn what_has_reached_its_end_under_another_version_stays_as_it_is_until_it_is_edited() {
-    let spec: EtcdBackupSpec =
-        serde_json::from_value(json!({"clusterName": "kv", "storageType": "Local"})).expect("it is a spec");
-    let mut backup = EtcdBackup::new("b", spec);
-    backup.metadata.generation = Some(1);
-    for phase in [BackupPhase::Completed, BackupPhase::Failed] {
-        let ended = EtcdBackupStatus {
-            phase: Some(phase),
-            observed_generation: Some(1),
-            ..EtcdBackupStatus::default()
-        };
-        let mut backup = EtcdBackup { status: Some(ended), ..backup.clone() };
-        assert_eq!(of_backup(&backup, at(60)), None, "{phase:?}");
-        backup.metadata.generation = Some(2);
-        assert!(of_backup(&backup, at(60)).is_some(), "an edit asks for it again");
-    }
-
     let spec: EtcdRestoreSpec =
         serde_json::from_value(json!({"clusterName": "kv", "backupName": "b"})).expect("it is a spec");
     let mut restore = EtcdRestore::new("r", spec);

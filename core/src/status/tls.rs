@@ -15,8 +15,8 @@ use crate::observed::{Ordinal, Seen};
 use crate::plan::Action;
 use crate::request::Object;
 use crate::tls::{
-    Cause, Expiring, KUBELET_REFRESH, Purpose, Schemes, Section, State, States, Switch, Transport, Trust,
-    expiring, judge, problems,
+    Cause, Expiring, KUBELET_REFRESH, Purpose, Rejection, Schemes, Section, State, States, Switch, Transport,
+    Trust, expiring, judge, problems,
 };
 
 /// None where the spec does not ask for TLS and there is none.
@@ -46,8 +46,8 @@ pub(super) fn ready(view: &View<'_>, cluster: &EtcdCluster) -> Option<Finding> {
         let message = format!("spec.security.tls is not in effect: {in_effect}; correct the spec first");
         return Some((Value::False, reason::TLS_NOT_IN_EFFECT, message));
     }
-    if let Some(rejected) = certificate_rejected(view, &states) {
-        return Some((Value::False, reason::CERTIFICATE_REJECTED, rejected));
+    if let Some((reason, rejected)) = certificate_rejected(view, &states) {
+        return Some((Value::False, reason, rejected));
     }
     let strays = states.iter().find(|(_, state)| **state == State::AuthorityLost);
     if let Some((&purpose, _)) = strays {
@@ -91,33 +91,37 @@ pub(super) fn ready(view: &View<'_>, cluster: &EtcdCluster) -> Option<Finding> {
     Some((Value::True, reason, format!("{in_effect}; {rotating}{expiry}")))
 }
 
-/// Everything that is wrong with what a user gives, and what is in use instead.
-fn certificate_rejected(view: &View<'_>, states: &States) -> Option<String> {
+/// Everything that is wrong with what a user or cert-manager gives, and what is in use instead.
+fn certificate_rejected(view: &View<'_>, states: &States) -> Option<(&'static str, String)> {
     let server = view.basis.goal.certificates.get(&Purpose::Server)?;
     let problems = problems(server, view.seen());
-    if problems.is_empty() {
-        return None;
-    }
+    let rejection = Rejection::of(&problems)?;
     let problems: Vec<_> = problems.iter().map(|it| it.words(&server.source)).collect();
     let instead = match (states.get(&Purpose::Server), not_after(view, Purpose::Server)) {
         (Some(State::AwaitsGiven), _) | (_, None) => "no pod starts without it".to_owned(),
         (_, Some(until)) => format!("members keep the one that they have, which is valid until {until:.0}"),
     };
-    Some(format!("the certificate that you give cannot be used, {instead}: {}", problems.join("; ")))
+    let what = match server.source.issuer() {
+        None => "the certificate that you give cannot be used".into(),
+        Some(issuer) => format!("there is no certificate of {} {} to use", issuer.kind, issuer.name),
+    };
+    Some((rejection.reason(), format!("{what}, {instead}: {}", problems.join("; "))))
 }
 
 fn renewed_by(view: &View<'_>, purpose: Purpose) -> String {
     match given_secret(view, purpose) {
-        Some(secret) => format!("renew the one in Secret {secret}"),
+        Some((secret, true)) => format!("cert-manager renews the one in Secret {secret}"),
+        Some((secret, false)) => format!("renew the one in Secret {secret}"),
         None => "the operator renews it".into(),
     }
 }
 
-/// The Secret of a user that this certificate is copied from.
-fn given_secret<'a>(view: &View<'a>, purpose: Purpose) -> Option<&'a str> {
+/// The Secret that this certificate is copied from, and whether cert-manager writes it.
+fn given_secret<'a>(view: &View<'a>, purpose: Purpose) -> Option<(&'a str, bool)> {
     view.seen().secrets.get(&purpose).filter(|it| it.copied.is_some())?;
-    let (certificate, _) = view.basis.goal.certificates.get(&purpose)?.source.secrets()?;
-    Some(certificate)
+    let source = &view.basis.goal.certificates.get(&purpose)?.source;
+    let (certificate, _) = source.secrets()?;
+    Some((certificate, source.issuer().is_some()))
 }
 
 fn is_renewed_now(view: &View<'_>, renewed: Purpose) -> bool {
@@ -128,10 +132,11 @@ fn is_renewed_now(view: &View<'_>, renewed: Purpose) -> bool {
 /// The next step depends on what keeps the operator from renewing it.
 fn renewal_overdue(view: &View<'_>, Expiring { purpose, not_after, urgency }: &Expiring) -> String {
     let secret = Object::Secret(*purpose).title(view.basis.names);
-    if let Some(given) = given_secret(view, *purpose) {
+    if let Some((given, is_issued)) = given_secret(view, *purpose) {
+        let way_out = if is_issued { "check why cert-manager does not renew" } else { "renew" };
         return format!(
-            "the certificate in {secret} expires {} at {not_after:.0}: renew the one in Secret {given}, from which the \
-             operator copies it",
+            "the certificate in {secret} expires {} at {not_after:.0}: {way_out} the one in Secret {given}, from which \
+             the operator copies it",
             urgency.words()
         );
     }

@@ -149,7 +149,8 @@ impl<'a> View<'a> {
         let awaits_only_quorum = self.basis.plan.actions.is_empty()
             && self.basis.plan.waiting.iter().all(|it| {
                 let quorum = matches!(it, WaitingOn::Quorum { .. } | WaitingOn::Leader);
-                quorum || matches!(it, WaitingOn::Unpause) || it.is_rotation()
+                let by_itself = matches!(it, WaitingOn::Unpause) || it.member_on_lost_node().is_some();
+                quorum || by_itself || it.is_rotation()
             });
         let creating = self.service == Service::NotBootstrapped || self.seen().order.is_some();
         let rollout = self.rollout();

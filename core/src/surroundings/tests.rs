@@ -3,16 +3,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::ConfigMap;
+use kube::core::DynamicObject;
 use serde_json::Value;
 
 use super::*;
 use crate::api::EtcdCluster;
+use crate::decide::Goal;
 use crate::desired::{PodAgent, agents};
 use crate::intent::Intent;
 use crate::member::MemberProgress;
 use crate::names::{CHOSEN_ANNOTATION, FORM_ANNOTATION, Names, RENDERING_ANNOTATION};
 use crate::observe::{Listed, observe};
 use crate::observed::{Answer, ClusterId, Member, MemberId, Members};
+use crate::tls::{NotRead, Requested};
 use crate::validate::validate;
 
 const AGENT: &str = "op:1";
@@ -78,8 +81,10 @@ fn left_by(intent: &Intent, agent_image: &str) -> Objects {
         services: services.map(|(role, it)| (role, read(stored(json!(it), "service-uid")))).collect(),
         budget: desired.disruption_budget(1, false).map(|it| read(stored(json!(it), "budget-uid"))),
         network_policy: desired.network_policy().map(|it| read(stored(json!(it), "policy-uid"))),
+        certificate: Requested::default(),
         taken: BTreeSet::new(),
         nodes: Seen::default(),
+        backups: Vec::new(),
     }
 }
 
@@ -100,7 +105,8 @@ pub(crate) fn writes(intent: &Intent, objects: &Objects) -> Vec<Write> {
         leader: Some(MemberId(0xa0)),
         list: BTreeMap::from([(MemberId(0xa0), member)]),
     });
-    surroundings(&desired(intent, &names, AGENT), objects, &seen)
+    let certificates = Goal::of(Ok(intent), objects, &names, &BTreeSet::new()).certificates;
+    surroundings(&desired(intent, &names, AGENT), &certificates, objects, &seen)
 }
 
 fn record(form: &Form) -> Arc<ConfigMap> {
@@ -233,11 +239,11 @@ fn pods_that_end_and_pods_of_another_set_are_left_alone() {
 #[test]
 fn a_settled_cluster_is_considered_again_when_the_labels_of_a_pod_change_and_not_when_its_status_does() {
     let objects = || settled(&with_labels(json!({})));
-    let before = objects().unseen();
+    let before = objects().unseen(&BTreeSet::new());
     let labeled = with_pod(objects(), |it| it.labels = None);
-    assert_ne!(labeled.unseen(), before);
+    assert_ne!(labeled.unseen(&BTreeSet::new()), before);
     let reported = with_pod(objects(), |it| it.resource_version = Some("9".into()));
-    assert_eq!(reported.unseen(), before);
+    assert_eq!(reported.unseen(&BTreeSet::new()), before);
 }
 
 #[test]
@@ -280,13 +286,13 @@ fn a_network_policy_is_created_follows_edits_and_is_deleted_with_its_field() {
 fn a_network_policy_that_somebody_opened_is_put_right_and_noticed_in_a_settled_cluster() {
     let shop = with_clients(json!({"matchLabels": {"app": "shop"}}));
     let mut objects = settled(&shop);
-    let before = objects.unseen();
+    let before = objects.unseen(&BTreeSet::new());
     let policy = objects.network_policy.as_mut().map(Arc::make_mut).expect("a policy");
     let rules = policy.spec.as_mut().and_then(|spec| spec.ingress.as_mut()).expect("rules");
     rules[1].from.get_or_insert_default().push(Default::default());
     policy.metadata.resource_version = Some("8".into());
     assert!(matches!(policy_write(&shop, &objects).1, Change::Apply(_)));
-    assert_ne!(objects.unseen(), before);
+    assert_ne!(objects.unseen(&BTreeSet::new()), before);
 }
 
 /// How many pods a drain has to leave, if each of three members reports that it reaches these.
@@ -322,7 +328,7 @@ fn least_available(reaches: Option<&[u64]>) -> Option<Value> {
         reaches: reaches.map(|ids| ids.iter().copied().map(MemberId).collect()),
     };
     seen.etcd.answers = (0..3).map(|it| (Ordinal(it), Seen::Known(answer(it)))).collect();
-    let writes = surroundings(&desired(&intent, &names, AGENT), &objects, &seen);
+    let writes = surroundings(&desired(&intent, &names, AGENT), &Profiles::new(), &objects, &seen);
     let budget = writes.into_iter().find(|write| write.object == Object::Budget)?;
     if let Change::Create(budget) = budget.change {
         Some(budget["spec"]["minAvailable"].clone())
@@ -336,4 +342,46 @@ fn a_drain_waits_while_voters_do_not_reach_each_other() {
     assert_eq!(least_available(None), Some(json!(2)), "nobody was asked");
     assert_eq!(least_available(Some(&[0xa0, 0xa1, 0xa2])), Some(json!(2)));
     assert_eq!(least_available(Some(&[0xa0, 0xa1])), Some(json!(3)));
+}
+
+/// What is written about the Certificate of a cluster with this issuer, if one is there.
+fn certificate_write(issuer: Value, there: Requested<Arc<DynamicObject>>) -> Option<Write> {
+    let spec = json!({"size": 1, "security": {"tls": {"issuerRef": issuer}}});
+    let intent = intent(spec.clone());
+    let mut objects = settled(&intent);
+    Arc::make_mut(&mut objects.cluster).spec = serde_json::from_value(spec).expect("a spec");
+    objects.certificate = there;
+    writes(&intent, &objects).into_iter().find(|write| write.object == Object::Certificate)
+}
+
+#[test]
+fn cert_manager_is_asked_once_it_is_there_for_what_the_issuer_and_the_names_are_and_not_without_the_field() {
+    let company = json!({"name": "company"});
+    for unknown in [NotRead::NotAsked, NotRead::NoApi, NotRead::Failed("denied".into())] {
+        assert_eq!(certificate_write(company.clone(), Seen::Unknown(unknown)), None);
+    }
+    let created = certificate_write(company.clone(), Seen::Known(None)).expect("it is created");
+    let (OnlyIf::Absent, Change::Create(wanted)) = (created.only_if, created.change) else {
+        panic!("not created")
+    };
+    assert_eq!(
+        wanted["spec"]["issuerRef"],
+        json!({"name": "company", "kind": "Issuer", "group": "cert-manager.io"})
+    );
+    assert_eq!(wanted["spec"]["secretName"], "kv-server-issued");
+    assert_eq!(wanted["spec"]["usages"], json!(["digital signature", "server auth", "client auth"]));
+    assert_eq!(wanted["metadata"]["ownerReferences"][0]["name"], "kv");
+
+    let mut stored = wanted;
+    (stored["metadata"]["uid"], stored["status"]) = ("certificate-uid".into(), json!({"revision": 1}));
+    let there = Seen::Known(Some(read(stored)));
+    let (same, expected) =
+        (certificate_write(company, there.clone()), OnlyIf::Same("certificate-uid".into()));
+    assert_eq!(same, None, "it is as it should be");
+    let other =
+        certificate_write(json!({"name": "other", "kind": "ClusterIssuer"}), there.clone()).expect("a write");
+    assert!(other.only_if == expected && matches!(other.change, Change::Apply(_)), "{other:?}");
+    let gone = certificate_write(Value::Null, there).expect("a write");
+    assert_eq!((gone.only_if, gone.change), (expected, Change::Delete));
+    assert_eq!(certificate_write(Value::Null, Seen::Known(None)), None);
 }

@@ -1,5 +1,6 @@
-//! The certificate of the client port that a user gives: what it is like, and everything that is wrong with it. It is copied
-//! into a Secret of the operator only if nothing is wrong: pods never mount what a user can change at any time.
+//! The certificate of the client port that a user gives, or cert-manager for the user: what it is like, and everything that is
+//! wrong with it. It is copied into a Secret of the operator only if nothing is wrong: pods never mount what a user can change at
+//! any time.
 
 mod problem;
 
@@ -11,10 +12,11 @@ use serde::{Deserialize, Serialize};
 use x509_parser::pem::Pem;
 
 use super::certificate::{authority, chain, chain_of, part};
-use super::{AUTHORITY_KEY, Authority, CERTIFICATE_KEY, Certificate, Flaw, PRIVATE_KEY, Profile};
-use crate::api;
+use super::{AUTHORITY_KEY, Authority, CERTIFICATE_KEY, Certificate, Flaw, Issuance, PRIVATE_KEY, Profile};
+use crate::api::{self, IssuerRef};
+use crate::names::Names;
 use crate::observed::{Observed, Seen};
-pub use problem::{Problem, problems};
+pub use problem::{Problem, Rejection, problems};
 
 /// Where a certificate comes from.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,20 +24,29 @@ pub enum Source {
     /// The operator issues it.
     #[default]
     Operator,
-    /// These Secrets of a user have it.
+    /// These Secrets have it, which are not the operator's.
     Secrets {
         certificate: String,
         /// None if the authorities are in the same Secret.
         authorities: Option<String>,
+        /// Of cert-manager, which writes the certificate. Otherwise a user does.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        issuer: Option<IssuerRef>,
     },
 }
 
 impl Source {
-    pub fn of(tls: &api::Tls) -> Self {
+    pub fn of(tls: &api::Tls, names: &Names) -> Self {
         let named = |name: &Option<String>| name.clone().filter(|name| !name.is_empty());
-        match named(&tls.certificate_secret) {
+        let issuer = tls.issuer_ref.clone();
+        // A spec that names both breaks a rule.
+        let issued = || issuer.is_some().then(|| names.issued());
+        match named(&tls.certificate_secret).or_else(issued) {
             None => Self::Operator,
-            Some(certificate) => Self::Secrets { certificate, authorities: named(&tls.ca_secret) },
+            Some(certificate) => {
+                let issuer = issuer.filter(|_| certificate == names.issued());
+                Self::Secrets { certificate, authorities: named(&tls.ca_secret), issuer }
+            }
         }
     }
 
@@ -47,10 +58,27 @@ impl Source {
     pub fn secrets(&self) -> Option<(&str, &str)> {
         match self {
             Self::Operator => None,
-            Self::Secrets { certificate, authorities } => {
+            Self::Secrets { certificate, authorities, issuer: _ } => {
                 Some((certificate, authorities.as_ref().unwrap_or(certificate)))
             }
         }
+    }
+
+    pub(super) fn is_in_one_secret(&self) -> bool {
+        self.secrets().is_some_and(|(certificate, authorities)| certificate == authorities)
+    }
+
+    /// Which the operator asks for the certificate.
+    pub fn issuer(&self) -> Option<&IssuerRef> {
+        match self {
+            Self::Operator => None,
+            Self::Secrets { issuer, .. } => issuer.as_ref(),
+        }
+    }
+
+    /// Whether a user decides for which names it is.
+    pub fn is_user(&self) -> bool {
+        !self.is_operator() && self.issuer().is_none()
     }
 }
 
@@ -60,6 +88,9 @@ pub struct Given {
     pub certificate: Seen<Leaf, Lack>,
     pub authorities: Seen<Vec<Root>, Lack>,
     pub verified: Verified,
+    /// What cert-manager reports, if it is asked for the certificate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub issuance: Option<Issuance>,
 }
 
 /// Nothing in here reads keys or checks signatures, so these facts come from outside.
@@ -118,6 +149,7 @@ impl Given {
         certificate: Option<&Secret>,
         authorities: Option<&Secret>,
         verified: Verified,
+        issuance: Option<Issuance>,
         is_ours: impl Fn(&str) -> bool,
     ) -> Self {
         let is_ours = |secret: &Secret| secret.metadata.name.as_deref().is_some_and(&is_ours);
@@ -125,6 +157,7 @@ impl Given {
             certificate: read(certificate, is_ours, leaf),
             authorities: read(authorities, is_ours, roots),
             verified,
+            issuance,
         }
     }
 

@@ -47,19 +47,20 @@ pub fn profiles(names: &Names, transport: Transport) -> Profiles {
     chosen_profiles(names, transport, &Tls::default(), &BTreeSet::new())
 }
 
-/// With what users chose, and the addresses of nodes through which clients connect. Whether a certificate of their own has these
-/// is for users to decide.
+/// With what users chose, and the addresses of nodes through which clients connect. Whether a certificate that they issue
+/// themselves has these is for users to decide.
 pub fn chosen_profiles(names: &Names, transport: Transport, tls: &Tls, nodes: &BTreeSet<IpAddr>) -> Profiles {
     let mut chosen = tls.certificates.clone().unwrap_or_default();
     let named: BTreeSet<IpAddr> = chosen.ip_addresses.iter().filter_map(|it| it.parse().ok()).collect();
     let own = IpAddr::from(Ipv4Addr::LOCALHOST);
-    let is_ours = Source::of(tls).is_operator();
-    let further = nodes.iter().filter(|it| is_ours && **it != own && !named.contains(it));
+    let source = Source::of(tls, names);
+    let is_asked_for = !source.is_user();
+    let further = nodes.iter().filter(|it| is_asked_for && **it != own && !named.contains(it));
     chosen.ip_addresses.extend(further.map(ToString::to_string));
     let needed = Purpose::ALL.into_iter().filter(|purpose| purpose.is_needed(transport));
     let mut profiles: Profiles = needed.map(|purpose| (purpose, profile(purpose, names, &chosen))).collect();
     // Peers accept nothing but their own authority.
-    profiles.get_mut(&Purpose::Server).into_iter().for_each(|server| server.source = Source::of(tls));
+    profiles.get_mut(&Purpose::Server).into_iter().for_each(|server| server.source = source.clone());
     profiles
 }
 

@@ -8,8 +8,8 @@ use etcd_operator_core::decide::{Goal, OnDelete, OnStop};
 use etcd_operator_core::form::{Digest, Wanted};
 use etcd_operator_core::member::MemberProgress;
 use etcd_operator_core::observed::{
-    Alarm, Answer, Blocked, Claim, ClusterId, Exit, FormRecord, Formed, Member, MemberId, Members, Observed,
-    Order, Ordinal, Pod, Preflight, PreflightState, Process, Seen, Set, Unanswered,
+    Alarm, Answer, Blocked, Claim, ClusterId, Exit, FormRecord, Formed, LossSign, Member, MemberId, Members,
+    NodeLoss, Observed, Order, Ordinal, Pod, Preflight, PreflightState, Process, Seen, Set, Unanswered,
 };
 use etcd_operator_core::schedule::{Schedule, Window};
 use etcd_operator_core::version::Version;
@@ -222,7 +222,7 @@ pub fn anything() -> impl Strategy<Value = (Goal, Observed)> {
 
 /// Settled, but for one member.
 fn almost_settled() -> impl Strategy<Value = (Goal, Observed)> {
-    (settled(), 0..9_usize, slot()).prop_map(|((goal, mut seen), ordinal, slot)| {
+    (settled(), 0..9_usize, slot(), option::of(loss())).prop_map(|((goal, mut seen), ordinal, slot, loss)| {
         let ordinal = ordinal % usize::from(goal.size);
         let (id, at) = (member_id(ordinal), Ordinal(ordinal as u8));
         seen.pods.remove(&at);
@@ -233,8 +233,20 @@ fn almost_settled() -> impl Strategy<Value = (Goal, Observed)> {
             members.list.remove(&id);
         }
         fill(&mut seen, ordinal, &slot);
+        if let Some((pod, (loss, was_ready))) = seen.pods.get_mut(&at).zip(loss) {
+            (pod.loss, pod.was_ready) = (Some(loss), was_ready);
+        }
         lead(&mut seen, leader);
         (goal, seen)
+    })
+}
+
+/// Since a while ago or for long, by any sign.
+fn loss() -> impl Strategy<Value = (NodeLoss, bool)> {
+    let sign =
+        select(vec![LossSign::PodMarked, LossSign::NodeNotReady, LossSign::EndOverdue, LossSign::PodEnded]);
+    (select(vec![-1000_i64, 50]), sign, prop::bool::ANY).prop_map(|(since, sign, was_ready)| {
+        (NodeLoss { node: "n1".into(), since: at(since), sign }, was_ready)
     })
 }
 
@@ -386,6 +398,8 @@ fn fill(seen: &mut Observed, ordinal: usize, slot: &Slot) {
             version,
             transport,
             node,
+            loss: None,
+            was_ready: false,
             agent,
             orphaned,
             created,

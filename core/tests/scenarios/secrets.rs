@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use etcd_operator_core::api::{CERT_MANAGER, IssuerRef};
 use etcd_operator_core::decide::Goal;
 use etcd_operator_core::names::Names;
 use etcd_operator_core::observed::{Handshake, Observed, Ordinal, Process, Secret, Seen};
 use etcd_operator_core::tls::{
-    Authority, Certificate, Chain, Flaw, Given, Key, Lack, Leaf, Profile, Purpose, Root, Scheme, Source,
-    Transport, Usage, Verified, profiles,
+    Authority, Certificate, Chain, Flaw, Given, Issuance, Key, Lack, Leaf, Profile, Purpose, Root, Scheme,
+    Source, Transport, Usage, Verified, profiles,
 };
 
 use super::{Result, at, number};
@@ -40,6 +41,18 @@ pub fn ports(word: &str) -> Result<Transport> {
     read.map_err(|error| format!("{word}: {error}"))
 }
 
+/// `issuer=no-api`: cert-manager is asked for what is given, and this is how far it is.
+fn issuance(word: &str) -> Result<Issuance> {
+    Ok(match word {
+        "no-api" => Issuance::NoApi,
+        "forbidden" => Issuance::Unreadable("certificates is forbidden".into()),
+        "requested" => Issuance::Requested,
+        "not-ready" => Issuance::NotReady("Issuer company is not found".into()),
+        "ready" => Issuance::Ready,
+        _ => return Err(format!("{word} is not understood")),
+    })
+}
+
 /// `given A`: what a user gives is the certificate `own-1` of authority A, and can be used, unless the words say otherwise.
 pub fn read_given(words: &[&str], goal: &mut Goal, seen: &mut Observed) -> Result<()> {
     let (&signer, rest) = words.split_first().ok_or("given AUTHORITY, or given none")?;
@@ -48,7 +61,8 @@ pub fn read_given(words: &[&str], goal: &mut Goal, seen: &mut Observed) -> Resul
         (server.source, seen.given) = (Source::Operator, None);
         return Ok(());
     }
-    server.source = Source::Secrets { certificate: "own".into(), authorities: Some("own-ca".into()) };
+    server.source =
+        Source::Secrets { certificate: "own".into(), authorities: Some("own-ca".into()), issuer: None };
     let (not_before, not_after) = server.validity(at(0));
     let certificate = Certificate {
         common_name: "etcd.example.com".into(),
@@ -64,9 +78,16 @@ pub fn read_given(words: &[&str], goal: &mut Goal, seen: &mut Observed) -> Resul
     let root = |key: &str| Root { authority: named(key), not_after: at(1 << 36), is_authority: true };
     let (mut roots, mut verified) =
         (vec![root(signer)], Verified { key: Key::Matches, chain: Chain::Complete });
-    let (mut own, mut authorities) = (None, None);
+    let (mut own, mut authorities, mut reported) = (None, None, None);
     for word in rest {
         match word.split_once('=').unwrap_or((word, "")) {
+            ("issuer", word) => {
+                let (name, kind) = ("company".into(), "Issuer".into());
+                let issuer = Some(IssuerRef { name, kind, group: CERT_MANAGER.into() });
+                let certificate = names().issued();
+                server.source = Source::Secrets { certificate, authorities: None, issuer };
+                reported = Some(issuance(word)?);
+            }
             ("certificate", name) => leaf.certificate.fingerprint = name.into(),
             ("expires", second) => leaf.certificate.not_after = at(number(second)?),
             ("begins", second) => leaf.certificate.not_before = at(number(second)?),
@@ -87,17 +108,21 @@ pub fn read_given(words: &[&str], goal: &mut Goal, seen: &mut Observed) -> Resul
             ("malformed", "") => own = Some(Lack::Flaw(Flaw::Malformed("tls.crt".into()))),
             ("no-authorities", "") => authorities = Some(Lack::Flaw(Flaw::Missing("ca.crt".into()))),
             ("one-secret", "") => {
-                server.source = Source::Secrets { certificate: "own".into(), authorities: None };
+                server.source =
+                    Source::Secrets { certificate: "own".into(), authorities: None, issuer: None };
             }
             _ => return Err(format!("{word} is not understood")),
         }
+    }
+    if server.source.issuer().is_some() && own == Some(Lack::NoSecret) {
+        authorities = Some(Lack::NoSecret);
     }
     if own.is_some() || authorities.is_some() {
         verified = Verified { key: Key::Unreadable, chain: Chain::Unknown };
     }
     let certificate = own.map_or(Seen::Known(leaf), Seen::Unknown);
     let authorities = authorities.map_or(Seen::Known(roots), Seen::Unknown);
-    seen.given = Some(Given { certificate, authorities, verified });
+    seen.given = Some(Given { certificate, authorities, verified, issuance: reported });
     Ok(())
 }
 

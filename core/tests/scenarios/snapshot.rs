@@ -10,9 +10,9 @@ use etcd_operator_core::form::{Digest, Wanted};
 use etcd_operator_core::member::MemberProgress;
 use etcd_operator_core::names::ANNOTATION_OF;
 use etcd_operator_core::observed::{
-    Alarm, Answer, Blocked, Claim, Cluster, ClusterId, Exit, FormRecord, Formed, Member, MemberId, Members,
-    Node, Nodes, Observed, Order, Ordinal, Pod, Preflight, PreflightState, Process, Resize, Seen, Set,
-    Unanswered, Unread, VolumeForm,
+    Alarm, Answer, Blocked, Claim, Cluster, ClusterId, Exit, FormRecord, Formed, LossSign, Member, MemberId,
+    Members, Node, NodeLoss, Nodes, Observed, Order, Ordinal, Pod, Preflight, PreflightState, Process,
+    Resize, Seen, Set, Unanswered, Unread, VolumeForm,
 };
 use etcd_operator_core::schedule::{Schedule, Window};
 use etcd_operator_core::snapshot::Snapshot;
@@ -183,6 +183,9 @@ fn read_goal(words: &[&str], goal: &mut Goal) -> Result<()> {
             "adopt" => goal.adopts = Some("former-uid".into()),
             "supervised" => goal.supervised = true,
             "no-budget" => goal.disruption_budget = false,
+            grace if grace.starts_with("grace=") => {
+                goal.node_loss_grace_seconds = number(grace.trim_start_matches("grace="))?;
+            }
             form if form.starts_with("form=") => goal.form = Some(wanted(form)?),
             agent if agent.starts_with("agent=") => goal.lowest_agent = protocol(agent)?,
             word if word.starts_with("ports=") => {
@@ -328,6 +331,8 @@ fn read_pod(ordinal: Ordinal, words: &[&str], seen: &mut Observed) -> Result<()>
         etcd: Process::Waiting,
         form: None,
         node: None,
+        loss: None,
+        was_ready: false,
         agent: Protocol::CURRENT,
         orphaned: false,
         version: None,
@@ -338,10 +343,21 @@ fn read_pod(ordinal: Ordinal, words: &[&str], seen: &mut Observed) -> Result<()>
     for word in words {
         match *word {
             "gone" => return Ok(()),
+            "ready" => pod.was_ready = true,
+            "found" => pod.loss = None,
+            word if word.starts_with("lost=") => {
+                let node = pod.node.clone().unwrap_or(format!("n{ordinal}"));
+                pod.loss = Some(node_loss(word, node)?);
+            }
             word if word.starts_with("ports=") => pod.transport = Some(ports(word)?),
             "waiting" => pod.etcd = Process::Waiting,
             "forming" => pod.etcd = Process::Forming,
             "started" => pod.etcd = Process::Started,
+            "certificates-unusable" => {
+                let why = Unanswered::CertificatesUnusable("cannot read tls.crt".into());
+                seen.etcd.answers.insert(ordinal, Seen::Unknown(why));
+                pod.etcd = Process::Started;
+            }
             "agent-waiting" => {
                 let awaited = Unanswered::AgentWaiting("its certificate".into());
                 seen.etcd.answers.insert(ordinal, Seen::Unknown(awaited));
@@ -376,6 +392,21 @@ fn read_pod(ordinal: Ordinal, words: &[&str], seen: &mut Observed) -> Result<()>
     }
     seen.pods.insert(ordinal, pod);
     Ok(())
+}
+
+/// `lost=50`, or by another sign: `lost=50/overdue`.
+fn node_loss(word: &str, node: String) -> Result<NodeLoss> {
+    let lost = word.trim_start_matches("lost=");
+    let (since, sign) = lost.split_once('/').unwrap_or((lost, "marked"));
+    let sign = match sign {
+        "marked" => LossSign::PodMarked,
+        "overdue" => LossSign::EndOverdue,
+        "ended" => LossSign::PodEnded,
+        "not-ready" => LossSign::NodeNotReady,
+        "no-node" => LossSign::NodeGone,
+        _ => return Err(format!("{sign} is no sign")),
+    };
+    Ok(NodeLoss { node, since: at(number(since)?), sign })
 }
 
 fn read_node(name: &str, words: &[&str], seen: &mut Observed) -> Result<()> {
@@ -549,6 +580,9 @@ fn read_member(id: MemberId, words: &[&str], seen: &mut Observed) -> Result<()> 
             ("silent-since", seconds) => {
                 silent = true;
                 seen.etcd.silent_since.insert(id, at(number(seconds)?));
+            }
+            ("had-started", "") => {
+                seen.etcd.started.insert(id);
             }
             ("unlisted", "") => unlisted = true,
             ("elsewhere", "") => answer.cluster = ClusterId(0xc2),

@@ -7,6 +7,8 @@ use serde::Serialize;
 
 /// Clusters of one member, asked for at the same moment.
 pub const CROWD: usize = 20;
+/// What is in the cluster whose data is copied.
+pub const BACKUP_MEGABYTES: usize = 256;
 /// While at least one voter stays, clients may be without a write for this long.
 pub const WRITE_GAP_AT_MOST_MS: f64 = 300.0;
 /// The status may be so much later than etcd itself.
@@ -37,6 +39,8 @@ pub enum Operation {
     Roll {
         size: u8,
     },
+    /// A copy of the data into a store.
+    Backup,
     Crowd,
 }
 
@@ -70,6 +74,7 @@ impl Operation {
         let two_learners = Version::parse(etcd).is_some_and(|version| version >= SECOND_LEARNER);
         match self {
             Self::Create { .. } | Self::Roll { .. } | Self::Crowd => Some(AtMost::TimesPlain(1.5)),
+            Self::Backup => Some(AtMost::TimesPlain(0.8)),
             Self::Scale { from, to } if to > from && two_learners => Some(AtMost::Seconds(5.0)),
             Self::Scale { from, to } if to > from => Some(AtMost::Seconds(9.5)),
             Self::Scale { .. } => Some(AtMost::Seconds(2.5)),
@@ -87,6 +92,7 @@ impl Operation {
             | Self::Stop { .. }
             | Self::Start { .. }
             | Self::Roll { .. }
+            | Self::Backup
             | Self::Crowd => None,
         }
     }
@@ -105,6 +111,7 @@ impl Subject {
             Operation::Create { .. }
             | Operation::Stop { .. }
             | Operation::Start { .. }
+            | Operation::Backup
             | Operation::Crowd => false,
         }
     }
@@ -129,6 +136,7 @@ impl fmt::Display for Operation {
             Self::Stop { from } => write!(f, "stop {from}->0"),
             Self::Start { to } => write!(f, "start 0->{to}"),
             Self::Roll { size } => write!(f, "roll {size}"),
+            Self::Backup => write!(f, "backup of {BACKUP_MEGABYTES} MB"),
             Self::Crowd => write!(f, "{CROWD} clusters of 1"),
         }
     }

@@ -15,12 +15,15 @@ pub enum Part {
     Stop,
     /// Restart three and five members one after the other, while clients write, beside `kubectl rollout restart`
     Roll,
+    /// Store a copy of a cluster's data in S3, beside `etcdctl snapshot save` and an upload
+    Backup,
     /// Create twenty clusters at once, and measure the operator's memory and CPU
     Crowd,
 }
 
 impl Part {
-    pub const ALL: [Self; 6] = [Self::Create, Self::Scale, Self::Data, Self::Stop, Self::Roll, Self::Crowd];
+    pub const ALL: [Self; 7] =
+        [Self::Create, Self::Scale, Self::Data, Self::Stop, Self::Roll, Self::Backup, Self::Crowd];
 
     pub fn namespace(self) -> &'static str {
         match self {
@@ -29,6 +32,7 @@ impl Part {
             Self::Data => "bench-data",
             Self::Stop => "bench-stop",
             Self::Roll => "bench-roll",
+            Self::Backup => "bench-backup",
             Self::Crowd => "bench-crowd",
         }
     }
@@ -37,7 +41,9 @@ impl Part {
     pub fn versions(self) -> &'static [&'static str] {
         match self {
             Self::Scale => &VERSIONS,
-            Self::Create | Self::Data | Self::Stop | Self::Roll | Self::Crowd => &[plain::VERSION],
+            Self::Create | Self::Data | Self::Stop | Self::Roll | Self::Backup | Self::Crowd => {
+                &[plain::VERSION]
+            }
         }
     }
 }

@@ -66,6 +66,7 @@ impl Stage {
                 Part::Data => self.there_and_back(namespace).await?,
                 Part::Stop => self.stop_and_start(namespace).await?,
                 Part::Roll => self.roll(namespace).await?,
+                Part::Backup => self.backup(namespace).await?,
                 Part::Crowd => self.crowd(namespace, run == self.runs).await?,
             }
         }

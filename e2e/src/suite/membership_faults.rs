@@ -5,6 +5,7 @@ mod data_lost;
 mod edits;
 mod every_minor;
 mod impossible;
+mod lost_node;
 mod missed_voter;
 mod no_room;
 mod quorum_lost;
@@ -70,6 +71,15 @@ pub fn tests(field: &Topology) -> Vec<Test> {
         }),
         field.exclusive("membership_faults::a_node_crashes_while_scaling", |c| {
             sudden_ends::node_crashes(c).boxed_local()
+        }),
+        field.exclusive("membership_faults::a_member_on_a_crashed_node_is_replaced", |c| {
+            lost_node::stays_down(c).boxed_local()
+        }),
+        field.exclusive("membership_faults::a_leader_on_a_node_that_is_cut_off_is_replaced", |c| {
+            lost_node::cut_off(c).boxed_local()
+        }),
+        field.exclusive("membership_faults::a_member_whose_node_returns_in_time_stays", |c| {
+            lost_node::returns_in_time(c).boxed_local()
         }),
         field.shared("membership_faults::a_leader_dies_while_it_is_scaled_in", |c| {
             sudden_ends::leader_killed(c).boxed_local()

@@ -5,6 +5,7 @@
 //! volumes, and `membership_faults::a_leader_dies_while_it_is_scaled_in` kills a leader. All of them use the DNS profile `field`.
 
 mod application;
+mod cert_manager;
 mod connections;
 mod dialled;
 mod hardening;
@@ -59,6 +60,9 @@ pub fn tests(field: &Topology) -> Vec<Test> {
         }),
         field.exclusive("tls::certificates_of_a_user_come_change_and_go_under_clients", |c| {
             own::under_clients(c).boxed_local()
+        }),
+        field.exclusive("tls::cert_manager_issues_and_renews_under_clients", |c| {
+            cert_manager::under_clients(c).boxed_local()
         }),
         noreverse.shared("tls::members_accept_each_other_without_reverse_dns", |c| {
             connections::scaled(c).boxed_local()

@@ -7,7 +7,7 @@ use etcd_operator_core::auth::{self, Auth, Password};
 use etcd_operator_core::links::active_peers;
 use etcd_operator_core::names::Names;
 use etcd_operator_core::observe::{Questions, Reply};
-use etcd_operator_core::observed::{Members, Ordinal, Process};
+use etcd_operator_core::observed::{Members, Ordinal, Process, Unanswered};
 use etcd_operator_core::round::Memory;
 use futures::future::join_all;
 
@@ -41,7 +41,7 @@ pub struct Connections(HashMap<String, Arc<Member>>);
 /// Who responded, with the connection.
 enum Response {
     Etcd(Arc<Member>, EndpointStatus, Option<Result<Members, etcd::Error>>),
-    Agent(Process, String),
+    Agent(Process, Unanswered),
     Denied,
     Nobody(String),
 }
@@ -105,7 +105,7 @@ async fn ask_one(
         return Response::Denied;
     }
     match agent::ask(reach, pod).await {
-        Ok(AgentReply::Report(report)) => Response::Agent(report.process(), report.message),
+        Ok(AgentReply::Report(report)) => Response::Agent(report.process(), report.unanswered()),
         Ok(AgentReply::SomethingElse) | Err(_) => Response::Nobody(chain(&failure).to_string()),
     }
 }
@@ -138,7 +138,7 @@ impl Asked {
                     let members = list.map(|list| list.map_err(|error| chain(&error).to_string()));
                     Reply::Etcd { answer: status.answer, members }
                 }
-                Response::Agent(process, message) => Reply::Agent { process, message },
+                Response::Agent(process, why) => Reply::Agent { process, why },
                 Response::Denied => Reply::Denied,
                 Response::Nobody(why) => Reply::Nobody(why),
             };

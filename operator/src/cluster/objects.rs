@@ -4,12 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use etcd_operator_core::api::EtcdCluster;
+use etcd_operator_core::api::{EtcdBackup, EtcdCluster};
 use etcd_operator_core::member::MAX_SIZE;
 use etcd_operator_core::names::{CLUSTER_LABEL, Names};
 use etcd_operator_core::observe::{Listed, Objects, ours};
 use etcd_operator_core::observed::{Ordinal, Owner, Taken};
 use etcd_operator_core::request::{Object, Role};
+use etcd_operator_core::runs::{cluster_namespace, may_refer};
+use etcd_operator_core::tls::Requested;
 use futures::future::try_join_all;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
@@ -53,10 +55,20 @@ pub fn cached(caches: &Caches, cluster: Arc<EtcdCluster>, names: &Names) -> Obje
         services: our_services(services, &cluster, &mut taken),
         budget: ours(Object::Budget, get(&caches.budgets, names, Object::Budget), &cluster, &mut taken),
         network_policy: ours(Object::NetworkPolicy, policy, &cluster, &mut taken),
+        certificate: Requested::default(),
         taken,
-        cluster,
         nodes: caches.nodes.read(),
+        backups: backups(caches, &cluster),
+        cluster,
     }
+}
+
+/// Those that refer to the cluster and are allowed to.
+fn backups(caches: &Caches, cluster: &EtcdCluster) -> Vec<Arc<EtcdBackup>> {
+    let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
+    let of_it =
+        |backup: &EtcdBackup| backup.spec.cluster_name == name && cluster_namespace(backup) == namespace;
+    caches.backups.all_that(|backup| of_it(backup) && may_refer(backup, cluster))
 }
 
 /// As they are now; none if the cluster is gone, or is another one of the same name.
@@ -129,9 +141,11 @@ pub async fn live(
         services: known.services,
         budget: ours(Object::Budget, budget, &cluster, &mut taken),
         network_policy: ours(Object::NetworkPolicy, policy, &cluster, &mut taken),
+        certificate: Requested::default(),
         taken,
         cluster,
         nodes: known.nodes,
+        backups: known.backups,
     }))
 }
 

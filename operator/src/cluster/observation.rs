@@ -63,7 +63,7 @@ impl Observation {
         };
         let unexplained = memory.note_missing(!objects.missing_pods().is_empty(), Timestamp::now());
         let set = objects.set.as_deref().filter(|_| unexplained);
-        let questions = objects.questions(goal, memory);
+        let questions = objects.questions(goal, memory, Timestamp::now());
         let about_auth = objects.auth_questions(goal, memory, Timestamp::now());
         let ports = ports(&objects, names, memory);
         let (mut asked, handshakes, events) = futures::join!(

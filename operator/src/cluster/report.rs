@@ -52,30 +52,30 @@ impl Reporter {
     /// One event for each step.
     pub fn did(&self, action: &Action, goal: &Goal, observation: &Observation, names: &Names) {
         if let Some(event) = events::of_action(action, goal, names, &observation.seen) {
-            self.publish(&observation.objects.cluster, event);
+            self.publish(&*observation.objects.cluster, event);
         }
     }
 
     /// Beside the work: an event that is lost holds nothing up.
-    pub fn publish(&self, cluster: &EtcdCluster, event: Event) {
+    pub fn publish<K: Resource<DynamicType = ()>>(&self, object: &K, event: Event) {
         let now = Timestamp::now();
         let published = Published {
             metadata: ObjectMeta {
-                name: Some(format!("{}.{:x}", cluster.name_any(), now.as_nanosecond())),
-                namespace: cluster.namespace(),
+                name: Some(format!("{}.{:x}", object.name_any(), now.as_nanosecond())),
+                namespace: object.namespace(),
                 ..ObjectMeta::default()
             },
             type_: Some(if event.warning { "Warning" } else { "Normal" }.into()),
             reason: Some(event.reason),
             action: Some(event.action.into()),
             note: Some(event.note),
-            regarding: Some(cluster.object_ref(&())),
+            regarding: Some(object.object_ref(&())),
             event_time: Some(MicroTime(now)),
             reporting_controller: Some(FIELD_MANAGER.into()),
             reporting_instance: Some(self.identity.clone()),
             ..Published::default()
         };
-        let namespace = cluster.namespace().unwrap_or_default();
+        let namespace = object.namespace().unwrap_or_default();
         let events: Api<Published> = Api::namespaced(self.client.clone(), &namespace);
         tokio::spawn(async move {
             if let Err(error) = events.create(&PostParams::default(), &published).await {

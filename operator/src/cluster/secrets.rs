@@ -1,5 +1,5 @@
-//! The Secrets that one cluster needs: those of the operator with certificates, and those of users with a certificate or a
-//! password.
+//! The Secrets that one cluster needs: those of the operator with certificates, and those of users and of cert-manager with a
+//! certificate or a password.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,11 +12,12 @@ use etcd_operator_core::observe::{GivenSecrets, Objects, ours};
 use etcd_operator_core::request::Object;
 use etcd_operator_core::tls::{Chain, Key, Purpose, Source, Transport, Verified};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Pod, Secret};
+use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::certificate_reader::CertificateReader;
 use super::secret_reader::{SecretReader, Wanted};
 use crate::certificates::verify;
 use crate::credentials::{Credentials, Unusable};
@@ -39,6 +40,8 @@ pub struct Secrets {
     /// Of the cluster with this UID.
     cluster: Option<String>,
     reader: SecretReader,
+    /// In which cert-manager is asked for one of them.
+    certificate: CertificateReader,
     /// What signatures and keys of a user's certificate show, of these Secrets.
     verified: Option<(Source, Verified)>,
     credentials: Option<Prepared>,
@@ -74,8 +77,9 @@ impl Secrets {
             return Ok(());
         }
         let needed = needed(objects);
-        let (source, password) = (source(&cluster, &needed), password_secret(&cluster));
-        let every = if objects.pods.values().all(|pod| is_ready(pod)) { OURS } else { OURS_UNSETTLED };
+        let (source, password) = (source(&cluster, &needed, names), password_secret(&cluster));
+        self.certificate.add_to(objects, client, names, source.issuer().is_some()).await;
+        let every = if objects.pods_are_ready() { OURS } else { OURS_UNSETTLED };
         let mut wanted = self.ours(&needed, names, &cluster, every);
         wanted.extend(self.of_users(&source, password.as_deref()));
         if self.reader.read(&wanted, client, &names.namespace).await? {
@@ -127,6 +131,11 @@ impl Secrets {
         Some(GivenSecrets { certificate, authorities, verified: verified.clone() })
     }
 
+    /// The next observation reads what cert-manager is asked for again.
+    pub fn outdate_certificate(&mut self) {
+        self.certificate.outdate();
+    }
+
     /// The next observation reads those of the operator again.
     pub fn outdate(&mut self, names: &Names) {
         Purpose::ALL.into_iter().for_each(|it| self.reader.outdate(&names.secret(it)));
@@ -158,9 +167,9 @@ impl Secrets {
 }
 
 /// Where the certificate of the client port comes from, if there is one.
-fn source(cluster: &EtcdCluster, needed: &[Purpose]) -> Source {
+fn source(cluster: &EtcdCluster, needed: &[Purpose], names: &Names) -> Source {
     match needed.contains(&Purpose::Server) {
-        true => Source::of(&cluster.spec.security.tls),
+        true => Source::of(&cluster.spec.security.tls, names),
         false => Source::Operator,
     }
 }
@@ -168,11 +177,6 @@ fn source(cluster: &EtcdCluster, needed: &[Purpose]) -> Source {
 fn password_secret(cluster: &EtcdCluster) -> Option<String> {
     let wanted = auth::Wanted::of(cluster.spec.security.auth.as_ref());
     wanted.root_password_secret().map(str::to_owned)
-}
-
-fn is_ready(pod: &Pod) -> bool {
-    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
-    conditions.into_iter().flatten().any(|it| it.type_ == "Ready" && it.status == "True")
 }
 
 #[cfg(test)]
@@ -236,14 +240,15 @@ mod tests {
     #[test]
     fn a_certificate_of_a_user_is_read_once_a_minute_and_more_often_while_it_cannot_be_used() {
         let mut secrets = Secrets::default();
-        let source = Source::Secrets { certificate: "own".into(), authorities: Some("ca".into()) };
+        let source =
+            Source::Secrets { certificate: "own".into(), authorities: Some("ca".into()), issuer: None };
         let every = |secrets: &Secrets| secrets.of_users(&source, None).into_iter().map(|it| it.every).max();
         assert_eq!(every(&secrets), Some(OF_USERS_UNUSABLE));
         let verified = secrets.given(&source).expect("it is of a user").verified;
         assert_eq!(verified, Verified { key: Key::Unreadable, chain: Chain::Unknown });
         secrets.verified = Some((source.clone(), Verified { key: Key::Matches, chain: Chain::Complete }));
         assert_eq!(every(&secrets), Some(OF_USERS));
-        let other = Source::Secrets { certificate: "other".into(), authorities: None };
+        let other = Source::Secrets { certificate: "other".into(), authorities: None, issuer: None };
         assert_eq!(secrets.given(&other).expect("it is of a user").verified, verified, "of the other Secret");
     }
 

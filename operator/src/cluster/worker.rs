@@ -9,9 +9,9 @@ use etcd_operator_core::desired::{Desired, OperatorPods};
 use etcd_operator_core::form::Record;
 use etcd_operator_core::intent::Intent;
 use etcd_operator_core::names::Names;
-use etcd_operator_core::observe::Objects;
+use etcd_operator_core::observe::{Objects, node_addresses};
 use etcd_operator_core::plan::{Action, Plan, Terms};
-use etcd_operator_core::request::Target;
+use etcd_operator_core::request::{Object, Request, Target};
 use etcd_operator_core::round::{
     Clock, Considered, Effect, Ended, Freshness, Newest, Next, Outcome, Pause, Round, SideWrite, Version,
     Work,
@@ -185,7 +185,8 @@ impl Worker {
         checked: Result<Intent, Vec<Problem>>,
     ) -> Ended {
         let context = Arc::clone(&self.context);
-        let goal = Goal::of(checked.as_ref().map_err(Vec::as_slice), &objects, names);
+        let nodes = node_addresses(&objects);
+        let goal = Goal::of(checked.as_ref().map_err(Vec::as_slice), &objects, names, &nodes);
         let credentials = self.secrets.credentials(&objects, names);
         let (connections, memory) = (&mut self.connections, &mut self.round.memory);
         let mut observation =
@@ -197,18 +198,18 @@ impl Worker {
             intent.with_switch(switch)
         });
         let spec = checked.as_ref().map_err(Vec::as_slice);
-        let goal = Goal::of(spec, &observation.objects, names);
+        let goal = Goal::of(spec, &observation.objects, names, &nodes);
         self.renewal = next_renewal(&goal.certificates, &observation.seen);
         log_observation(&self.object(), &goal, &observation.seen);
-        let plan =
-            match self.round.consider(&goal, &observation.seen, &observation.objects.unseen(), freshness) {
-                Next::Unchanged => {
-                    self.meter.observed_the_same(observation.seen.now);
-                    return Ended::Idle(Plan::default(), self.member_watch.keep(&observation));
-                }
-                Next::Confirm => return Ended::Moved,
-                Next::Proceed(plan) => plan,
-            };
+        let unseen = observation.objects.unseen(&nodes);
+        let plan = match self.round.consider(&goal, &observation.seen, &unseen, freshness) {
+            Next::Unchanged => {
+                self.meter.observed_the_same(observation.seen.now);
+                return Ended::Idle(Plan::default(), self.member_watch.keep(&observation));
+            }
+            Next::Confirm => return Ended::Moved,
+            Next::Proceed(plan) => plan,
+        };
         self.meter.observed(&goal, &observation.seen, &plan);
         let learns_by = self.member_watch.keep(&observation);
         let (agent_image, operator) = (&context.agent_image, context.operator.as_ref());
@@ -236,7 +237,7 @@ impl Worker {
         observation.objects.cluster = self.at_least(observation.objects.cluster);
         let Observation { objects, seen, .. } = &observation;
         let until = settled_until(next_heartbeat(&objects.cluster), self.renewal);
-        self.round.idle(plan, learns_by, (seen, &objects.unseen(), until))
+        self.round.idle(plan, learns_by, (seen, &objects.unseen(&nodes), until))
     }
 
     /// Side by side: one that fails holds up nothing else.
@@ -253,6 +254,9 @@ impl Worker {
             {
                 self.reporter.reported(executor.target.cluster, &written);
                 self.returned(Arc::new(written));
+            }
+            if matches!(&effect.request, Request::Kube(write) if write.object == Object::Certificate) {
+                self.secrets.outdate_certificate();
             }
             let outcome = result.map_or_else(|outcome| outcome, |_| Outcome::Done);
             if outcome != Outcome::Done {

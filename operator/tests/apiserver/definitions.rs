@@ -71,7 +71,7 @@ pub async fn people_find_the_kinds_and_their_help() {
     }
     for (short, titles) in [
         ("etcd", "PHASE SIZE READY VERSION AGE"),
-        ("etcdbackup", "PHASE CLUSTER STORAGE SIZE AGE"),
+        ("etcdbackup", "PHASE CLUSTER STORAGE SIZE LAST NEXT AGE"),
         ("etcdrestore", "PHASE BACKUP CLUSTER TYPE AGE"),
     ] {
         let shown = kubectl(&api, &["-n", &namespace, "get", short]).await;
@@ -103,6 +103,29 @@ pub async fn backups_and_restores_are_checked_too() {
         (json!({"clusterName": "kv", "storageType": "S3"}), "storageType S3 requires a bucket"),
         (json!({"clusterName": "kv", "storageType": "Tape"}), "spec.storageType"),
         (json!({"storageType": "Local"}), "spec.clusterName"),
+        (json!({"clusterName": "kv", "storageType": "Azure"}), "set azure.account"),
+        (json!({"clusterName": "kv", "storageType": "GCS", "verification": "Checksum"}), "use ReadBack"),
+        (json!({"clusterName": "kv", "storageType": "GCS", "schedule": "@daily"}), "five fields"),
+        (
+            json!({"clusterName": "kv", "storageType": "S3", "s3": {"bucket": "b", "accessKeySecret": "s"}}),
+            "set both",
+        ),
+        (
+            json!({"clusterName": "kv", "storageType": "S3", "s3": {"bucket": "b", "endpoint": "x"}}),
+            "https://",
+        ),
+        (
+            json!({"clusterName": "kv", "storageType": "GCS", "retentionPolicy": {"maxAge": "30"}}),
+            "30d or 8w",
+        ),
+        (
+            json!({"clusterName": "kv", "storageType": "GCS", "retentionPolicy": {"maxBackups": -1}}),
+            "maxBackups",
+        ),
+        (
+            json!({"clusterName": "kv", "storageType": "GCS", "encryption": {"recipients": ["age1x"]}}),
+            "recipients",
+        ),
     ] {
         let error = backups.create(&parameters, &object("EtcdBackup", spec)).await.expect_err("it is wrong");
         assert!(error.to_string().contains(field), "{error}");

@@ -14,6 +14,8 @@ use libtest_mimic::{Arguments, Trial};
 use testbed::api_only::ApiOnly;
 use testbed::shell::run;
 
+mod backups;
+mod cert_manager;
 mod certificates;
 mod definitions;
 mod lease;
@@ -46,6 +48,11 @@ macro_rules! trials {
 
 fn trials() -> Vec<Trial> {
     trials! {
+        backups:
+            a_backup_is_one_job_that_no_second_one_follows_and_it_goes_with_its_backup
+            what_a_backup_lacks_is_named_and_noticed_when_it_is_there;
+        cert_manager:
+            cert_manager_is_awaited_asked_and_used_and_not_asked_any_more;
         certificates:
             a_cluster_owns_its_certificates_and_a_deleted_one_returns_from_the_same_authority
             a_name_that_a_user_adds_is_in_the_same_secret_soon
@@ -101,6 +108,7 @@ fn trials() -> Vec<Trial> {
         rolls:
             a_template_is_replaced_as_a_whole_and_only_as_it_was_observed
             a_pod_is_evicted_only_if_it_is_the_observed_one_and_the_budget_allows_it
+            a_pod_on_a_lost_node_is_deleted_by_force_only_if_it_is_the_observed_one
             a_preflight_pod_is_created_once_and_is_gone_as_soon_as_it_is_deleted;
         rules:
             the_api_server_and_the_operator_agree_on_every_spec_and_the_field_that_is_wrong;

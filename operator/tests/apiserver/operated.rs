@@ -43,6 +43,7 @@ pub struct Operated {
     pub admin: Client,
     pub api: ApiOnly,
     pub metrics: Metrics,
+    planted_panic: PlantedPanic,
     stop: oneshot::Sender<()>,
     operator: JoinHandle<()>,
 }
@@ -59,6 +60,7 @@ impl Operated {
     }
 
     async fn start_on(api: ApiOnly, scope: Scope, planted_panic: PlantedPanic) -> Self {
+        let again = planted_panic.clone();
         let client = as_operator(&api).await;
         let (stop, stopped) = oneshot::channel::<()>();
         let stopped: BoxFuture<'static, ()> = stopped.map(drop).boxed();
@@ -75,7 +77,7 @@ impl Operated {
         };
         let running = controller::run(client, settings, election, http::Ready::default(), stopped.shared());
         let admin = api.client().await.expect("an administrator's client");
-        Self { admin, api, metrics, stop, operator: tokio::spawn(running) }
+        Self { admin, api, metrics, planted_panic: again, stop, operator: tokio::spawn(running) }
     }
 
     /// The control plane goes on.
@@ -106,6 +108,12 @@ impl Workplace {
         let scope = Scope::of(&[namespace.to_owned()]);
         let on = Operated::start_on(api, scope, PlantedPanic::default()).await;
         Self { on: Arc::new(on), namespace: namespace.into() }
+    }
+
+    /// With a new operator.
+    pub async fn restart(self) -> Self {
+        let planted_panic = self.on.planted_panic.clone();
+        Self::alone(self.stop().await, planted_panic).await
     }
 
     /// The control plane goes on.

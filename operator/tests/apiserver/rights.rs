@@ -12,7 +12,7 @@ use serde_json::json;
 use testbed::api_only::ApiOnly;
 
 use crate::operated::Workplace;
-use crate::{SERVICE_ACCOUNT, installed, kubectl, root, shared};
+use crate::{SERVICE_ACCOUNT, cert_manager, installed, kubectl, root, shared};
 
 /// Of `config/namespaced`.
 const NAMESPACE: &str = "etcd";
@@ -51,6 +51,8 @@ pub async fn an_operator_of_one_namespace_works_there_and_has_no_rights_elsewher
     there.until_armed("kv", 3).await;
     let certificate = |it: &Secret| it.data.as_ref().is_some_and(|data| data.contains_key("tls.crt"));
     there.until("kv-client-tls", "a certificate", certificate).await;
+    // kubectl asks only about what the API server knows.
+    cert_manager::define(&there.on.admin).await;
 
     let untouched = others.get("kv").await.expect("it is there");
     assert!(untouched.status.is_none() && untouched.metadata.finalizers.is_none(), "{untouched:?}");
@@ -65,9 +67,21 @@ pub async fn an_operator_of_one_namespace_works_there_and_has_no_rights_elsewher
         ("watch", "secrets", false),
         ("patch", "secrets", false),
         ("delete", "secrets", false),
+        ("create", "jobs", true),
+        ("delete", "jobs", true),
+        ("patch", "jobs", false),
+        ("get", "etcdbackups", true),
+        ("delete", "etcdbackups", false),
         ("watch", "networkpolicies", true),
         ("delete", "networkpolicies", true),
         ("update", "networkpolicies", false),
+        ("get", "certificates.cert-manager.io", true),
+        ("create", "certificates.cert-manager.io", true),
+        ("patch", "certificates.cert-manager.io", true),
+        ("delete", "certificates.cert-manager.io", true),
+        ("list", "certificates.cert-manager.io", false),
+        ("watch", "certificates.cert-manager.io", false),
+        ("update", "certificates.cert-manager.io", false),
     ] {
         let (here, outside) = (
             may(&there.on.api, SERVICE_ACCOUNT, NAMESPACE, verb, resource).await,

@@ -179,6 +179,32 @@ pub async fn a_pod_is_evicted_only_if_it_is_the_observed_one_and_the_budget_allo
     );
 }
 
+pub async fn a_pod_on_a_lost_node_is_deleted_by_force_only_if_it_is_the_observed_one() {
+    let place = Place::new().await;
+    let cluster = place.cluster(json!({"size": 1})).await;
+    let pods: Api<Pod> = place.all();
+    // There is no such node, as if its kubelet were down.
+    let pod = json!({
+        "metadata": {"name": "kv-0"},
+        "spec": {"nodeName": "n1", "containers": [{"name": "etcd", "image": "example.org/etcd:v3.6.0"}]},
+    });
+    let pod: Pod = serde_json::from_value(pod).expect("it is a pod");
+    let uid = pods.create(&PostParams::default(), &pod).await.expect("it is new").uid().unwrap_or_default();
+    let end = |uid: &str, change| Write {
+        object: Object::Pod(Ordinal(0)),
+        only_if: OnlyIf::Same(uid.into()),
+        change,
+    };
+    place.send(&end(&uid, Change::Delete), &cluster, None).await.expect("it is as observed");
+    let terminating = pods.get("kv-0").await.expect("nothing confirms its end");
+    assert!(terminating.metadata.deletion_timestamp.is_some());
+    let by_force = |uid: &str| end(uid, Change::DeleteWithin(0));
+    assert_eq!(place.send(&by_force("another"), &cluster, None).await, Err(Some(409)));
+    assert!(pods.get_opt("kv-0").await.expect("the API server answers").is_some());
+    place.send(&by_force(&uid), &cluster, None).await.expect("the operator may delete it");
+    assert!(pods.get_opt("kv-0").await.expect("the API server answers").is_none());
+}
+
 pub async fn a_preflight_pod_is_created_once_and_is_gone_as_soon_as_it_is_deleted() {
     let place = Place::new().await;
     let cluster = place.cluster(json!({"size": 1})).await;

@@ -13,6 +13,7 @@ use kube::api::{DeleteParams, PostParams};
 use serde_json::json;
 
 use crate::access::{Identity, Member, certificates};
+use crate::faults::EVICTION;
 use crate::inside;
 use crate::recorder::Recorder;
 use crate::stage::Stage;
@@ -115,6 +116,10 @@ pub fn rotation() {
         println!("rotated after {:.1} s", begun.elapsed().as_secs_f64());
         let now = stage.recorder.members();
         assert!(pods.iter().all(|(pod, before)| now.get(pod) != Some(before)), "every member restarts");
+        // Another operator might have changed what they hold.
+        let evictions = stage.faults.effects().into_iter().filter(|it| it.what.starts_with(EVICTION));
+        let on_old_secrets: Vec<_> = evictions.filter(|it| !it.read_secrets).collect();
+        assert!(on_old_secrets.is_empty(), "Secrets were not read again before these: {on_old_secrets:?}");
         members_show_what_their_secrets_hold(&stage).await;
         // Members do not accept what the previous authority signed.
         let current = Identity::of(&stage.recorder, Purpose::Client);

@@ -61,6 +61,9 @@ pub enum Hits {
     Each,
 }
 
+/// What the restart of a member begins with.
+pub const EVICTION: &str = "create pods/eviction ";
+
 /// One run: what happened so far, and what is to happen.
 #[derive(Clone)]
 pub struct Faults(Arc<Shared>);
@@ -79,6 +82,8 @@ struct State {
     effects: Vec<Effect>,
     /// Whether the EtcdCluster was read from the API server since the last effect that could do harm.
     read_live: bool,
+    /// Whether a Secret was read since the last eviction.
+    read_secrets: bool,
     /// Changes every object right before it is written: who does it, and how often each was about to be written.
     overtakes: Option<(Client, HashMap<String, usize>)>,
     overtaken: Vec<(String, u16)>,
@@ -99,6 +104,8 @@ pub struct Effect {
     pub carried_out: bool,
     /// Nothing that could do harm is done on the word of a cache.
     pub confirmed: bool,
+    /// Whether a Secret was read since the eviction before.
+    pub read_secrets: bool,
     pub fault: Option<Fault>,
     /// When the last attempt was made.
     seconds: f64,
@@ -106,7 +113,7 @@ pub struct Effect {
 
 impl fmt::Display for Effect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { what, attempts, carried_out, confirmed: _, fault, seconds } = self;
+        let Self { what, attempts, carried_out, confirmed: _, read_secrets: _, fault, seconds } = self;
         let end = if *carried_out { "carried out" } else { "not carried out" };
         write!(f, "{seconds:6.2} s {what}: {end}, attempts: {attempts}")?;
         fault.map_or(Ok(()), |fault| write!(f, ", {fault:?}"))
@@ -177,6 +184,7 @@ impl Faults {
             on: false,
             effects: Vec::new(),
             read_live: false,
+            read_secrets: false,
             overtakes: overtakes.map(|client| (client, HashMap::new())),
             overtaken: Vec::new(),
             happened: 0,
@@ -203,6 +211,7 @@ impl Faults {
         if (asked.verb, asked.resource.as_str()) == (Verb::Get, "etcdclusters") {
             state.read_live = true;
         }
+        state.read_secrets |= (asked.verb, asked.resource.as_str()) == (Verb::Get, "secrets");
         let mut fault = None;
         for (rule, count) in &mut state.rules {
             if (rule.verb, rule.resource) == (asked.verb, asked.resource.as_str()) {
@@ -226,10 +235,20 @@ impl Faults {
         // With a StatefulSet its pods are deleted, on the same observation.
         let follows = ["delete statefulsets ", "delete pods "].iter().any(|it| what.starts_with(it));
         state.read_live &= Effect::is_harmless(&what) || follows;
+        let read_secrets = state.read_secrets;
+        state.read_secrets &= !what.starts_with(EVICTION);
         let pending = |effect: &Effect| effect.what == what && !effect.carried_out;
         let index = state.effects.iter().rposition(pending).unwrap_or_else(|| {
             let (attempts, carried_out, fault) = (0, false, None);
-            state.effects.push(Effect { what, attempts, carried_out, confirmed, fault, seconds });
+            state.effects.push(Effect {
+                what,
+                attempts,
+                carried_out,
+                confirmed,
+                read_secrets,
+                fault,
+                seconds,
+            });
             state.effects.len() - 1
         });
         let kind = state.effects[index].kind();

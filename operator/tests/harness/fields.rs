@@ -204,6 +204,10 @@ fn is_in_effect(field: &str, recorder: &Recorder) -> bool {
         "security.tls.caSecret" | "security.tls.certificateSecret" => {
             recorder.condition(condition::TLS_READY)["reason"] == reason::CERTIFICATE_REJECTED
         }
+        // Nothing serves its API.
+        "security.tls.issuerRef.group" | "security.tls.issuerRef.kind" | "security.tls.issuerRef.name" => {
+            recorder.condition(condition::TLS_READY)["reason"] == reason::CERT_MANAGER_MISSING
+        }
         "security.tls.certificates.dnsNames" => {
             server(recorder).dns_names.contains(&"etcd.example.com".into())
         }
@@ -227,6 +231,8 @@ fn is_in_effect(field: &str, recorder: &Recorder) -> bool {
         "rollout.strategy" => seen && cluster["spec"]["rollout"]["strategy"] == "Supervised",
         // They are read when the cluster stops or is deleted.
         "storage.onDelete" => seen && cluster["spec"]["storage"]["onDelete"] == "Delete",
+        // It is read when the node of a member is lost.
+        "repair.nodeLossGraceSeconds" => seen && cluster["spec"]["repair"]["nodeLossGraceSeconds"] == 300,
         // It is read when the operator has a reason of its own to restart a member.
         "maintenance.windows" => {
             seen && cluster["spec"]["maintenance"]["windows"][0]["durationMinutes"] == 60

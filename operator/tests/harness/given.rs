@@ -25,9 +25,9 @@ use crate::world::{CLUSTER, names, world};
 const OWN: &str = "own-certificate";
 const OWN_AUTHORITY: &str = "own-authority";
 /// What users give is read once a minute, when the cluster is observed: a settled one every half minute.
-const NOTICED: Duration = Duration::from_secs(110);
+pub const NOTICED: Duration = Duration::from_secs(110);
 /// Six restarts, and twice half a minute for clients to read what they trust.
-const CHANGED: Duration = Duration::from_secs(240);
+pub const CHANGED: Duration = Duration::from_secs(240);
 /// Of everything between the operator and the files of a pod.
 const SOON: Duration = Duration::from_secs(5);
 
@@ -69,7 +69,7 @@ impl Authority {
     }
 }
 
-fn server_names(stage: &Stage) -> Profile {
+pub fn server_names(stage: &Stage) -> Profile {
     let clients = Transport { clients: ClientPort::Https, ..Transport::default() };
     profiles(&names(&stage.namespace), clients)[&Purpose::Server].clone()
 }
@@ -106,7 +106,7 @@ fn is_rejected(recorder: &Recorder, words: &[&str]) -> bool {
 }
 
 /// Of every member, as soon as its kubelet has brought it into the pod.
-async fn members_show(stage: &Stage, size: u8) {
+pub async fn members_show(stage: &Stage, size: u8) {
     let begun = Instant::now();
     let expected =
         certificates(&stage.recorder.secret(Purpose::Server).expect("it is there"), CERTIFICATE_KEY);
@@ -121,7 +121,7 @@ async fn members_show(stage: &Stage, size: u8) {
 }
 
 /// The subjects of what the client port trusts after its next start.
-fn trusted(recorder: &Recorder) -> Vec<String> {
+pub fn trusted(recorder: &Recorder) -> Vec<String> {
     let secret = recorder.secret(Purpose::Server).expect("it is there");
     let held = tls::read(secret.data.as_ref()).expect("it can be read");
     held.trusts.into_iter().map(|it| it.subject).collect()

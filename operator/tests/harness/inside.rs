@@ -23,8 +23,8 @@ pub fn is() -> bool {
 }
 
 /// Builds what needs the network of the machine, and runs this program again inside.
-pub fn enter() -> ExitCode {
-    build();
+pub fn enter(needs_cert_manager: bool) -> ExitCode {
+    build(needs_cert_manager);
     let program = std::env::current_exe().expect("a program has a path");
     let mut command = Command::new("unshare");
     command.args(["--net", "--mount", "--pid", "--mount-proc", "--fork", "--kill-child"]);
@@ -38,17 +38,31 @@ pub fn enter() -> ExitCode {
     }
 }
 
-fn build() {
+fn build(needs_cert_manager: bool) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(testbed::build::ensure_base()).expect("Kubernetes is built");
+    runtime.block_on(testbed::build::ensure_versitygw()).expect("the S3 server is built");
     for version in VERSIONS {
         runtime.block_on(testbed::build::ensure_etcd(version)).expect("etcd is built");
     }
+    if needs_cert_manager {
+        runtime.block_on(testbed::build::ensure_cert_manager()).expect("cert-manager is built");
+    }
     let mut cargo = Command::new(env!("CARGO"));
     // The same selection of packages as in the Makefile, so that nothing is compiled twice.
-    cargo.args(["build", "--quiet", "--locked", "--workspace", "--bin", "etcd-agent", "--target-dir"]);
+    cargo.args([
+        "build",
+        "--quiet",
+        "--locked",
+        "--workspace",
+        "--bin",
+        "etcd-agent",
+        "--bin",
+        "etcd-backup",
+    ]);
+    cargo.arg("--target-dir");
     let built = cargo.arg(target()).current_dir(root()).status().expect("cargo runs");
-    assert!(built.success(), "the agent is not built");
+    assert!(built.success(), "agent or backup program are not built");
 }
 
 pub fn root() -> PathBuf {
@@ -61,8 +75,9 @@ fn target() -> PathBuf {
     program.ancestors().nth(3).expect("it is three folders below").to_owned()
 }
 
-pub fn agent() -> PathBuf {
-    target().join("debug/etcd-agent")
+/// One of ours.
+pub fn program(name: &str) -> PathBuf {
+    target().join("debug").join(name)
 }
 
 /// Addresses, scratch space and a file of names.

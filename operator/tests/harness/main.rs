@@ -7,11 +7,14 @@
 
 mod access;
 mod auth;
+mod backups;
+mod cert_manager;
 mod certificates;
 mod faults;
 mod fields;
 mod given;
 mod inside;
+mod jobs;
 mod notices;
 mod operator;
 mod oracles;
@@ -53,6 +56,10 @@ fn trials() -> Vec<Trial> {
         trial("authentication_that_somebody_enabled_by_hand_is_reported_and_disabled", auth::by_hand)
             .with_ignored_flag(true),
         trial("single_requests_fail", requests::fail),
+        trial("a_backup_is_taken_while_no_operator_runs", backups::taken_while_no_operator_runs),
+        trial("containers_of_a_job_run_in_order_and_leave_messages", jobs::in_order),
+        trial("a_job_whose_pod_is_deleted_gets_another_one", jobs::deleted),
+        trial("an_init_container_that_fails_ends_the_pod_of_a_job", jobs::failed),
         trial("an_operator_takes_over_from_the_previous_version", takeover::from_the_previous_version),
         trial("a_port_accepts_its_own_authority_alone", certificates::refusals),
         trial(
@@ -63,6 +70,7 @@ fn trials() -> Vec<Trial> {
         trial("a_certificate_of_a_user_is_checked_and_copied", given::checked).with_ignored_flag(true),
         trial("certificates_of_users_come_and_go_under_clients_that_write", given::changed)
             .with_ignored_flag(true),
+        trial(cert_manager::TRIAL, cert_manager::issues_and_renews).with_ignored_flag(true),
         trial("a_certificate_that_is_deleted_is_issued_again", certificates::deleted_leaf)
             .with_ignored_flag(true),
         trial("certificates_are_renewed_without_a_restart", certificates::renewal).with_ignored_flag(true),
@@ -110,7 +118,8 @@ fn main() -> ExitCode {
     let trials = trials();
     let runs = |trial: &Trial| !arguments.is_filtered_out(trial) && !arguments.is_ignored(trial);
     if !arguments.list && !inside::is() && trials.iter().any(runs) {
-        return inside::enter();
+        let needs_cert_manager = trials.iter().any(|it| it.name() == cert_manager::TRIAL && runs(it));
+        return inside::enter(needs_cert_manager);
     }
     if let Ok(filter) = std::env::var("HARNESS_LOG") {
         etcd_operator::telemetry::start(&filter).expect("it is a filter");

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 
 use crate::faults::kube::FaultLayer;
 use crate::faults::{self, Faults};
-use crate::world::DOMAIN;
+use crate::world::{DOMAIN, OPERATOR_IMAGE};
 
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:etcd-operator-system:etcd-operator";
 pub const LEASE_NAMESPACE: &str = "etcd-operator-system";
@@ -71,7 +71,7 @@ async fn run(kubeconfig: Kubeconfig, faults: &Faults) {
     let settings = Settings {
         scope: Scope::Everywhere,
         reach: faults::etcd::reach(faults),
-        agent_image: "example.org/operator:dev".into(),
+        agent_image: OPERATOR_IMAGE.into(),
         operator: None,
         domain: DOMAIN.into(),
         metrics: Metrics::default(),

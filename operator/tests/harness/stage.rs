@@ -23,7 +23,7 @@ pub struct Stage {
     pub namespace: String,
     pub recorder: Arc<Recorder>,
     pub clusters: Api<EtcdCluster>,
-    faults: Faults,
+    pub faults: Faults,
     oracles: Oracles,
     operator: Option<Operator>,
 }

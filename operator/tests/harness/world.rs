@@ -19,8 +19,9 @@ use kube::runtime::wait::await_condition;
 use kube::{Api, Client, Resource, ResourceExt};
 use serde_json::json;
 use testbed::api_only::ApiOnly;
+use testbed::image::standard;
 use testbed::shell::run;
-use testbed::stand_in::{Place, Settings, StandIn};
+use testbed::stand_in::{Files, Place, Settings, StandIn};
 use tokio::process::Command;
 use tokio::runtime::Runtime;
 
@@ -29,8 +30,15 @@ use crate::inside;
 pub const CLUSTER: &str = "kv";
 pub const DOMAIN: &str = "cluster.local";
 const NAMESPACES: &str = "run-";
-/// No other images exist. The second one is what a user edits the repository to.
+/// No other images of etcd exist. The second one is what a user edits the repository to.
 const REPOSITORIES: [&str; 2] = ["quay.io/coreos/etcd", "registry.example.org/etcd"];
+/// Of the operator, whatever its tag.
+const OPERATOR: &str = "ghcr.io/etcd-k8s-operator/etcd-operator";
+pub const OPERATOR_IMAGE: &str = "ghcr.io/etcd-k8s-operator/etcd-operator:dev";
+/// A shell, for pods of tests.
+pub const BUSYBOX: &str = "docker.io/library/busybox:latest";
+/// The last part of the address that all pods of Jobs in a namespace have: nothing connects to them.
+const OF_JOBS: u8 = 250;
 const LIMIT: Duration = Duration::from_secs(60);
 
 pub struct World {
@@ -66,15 +74,16 @@ impl World {
         });
         let program = |version: &str| {
             let built = runtime.block_on(testbed::build::ensure_etcd(version)).expect("it is built");
-            REPOSITORIES.map(|it| (format!("{it}:v{version}"), built.dir.join("etcd")))
+            REPOSITORIES.map(|it| (format!("{it}:v{version}"), built.dir.clone()))
         };
         let programs: BTreeMap<String, PathBuf> =
             inside::VERSIONS.iter().flat_map(|it| program(it)).collect();
-        let agent = inside::agent();
+        let (agent, of_image) = (inside::program("etcd-agent"), programs.clone());
         let settings = Settings {
             directory: api.directory().join("stand-in"),
             address,
             command: Box::new(move |pod, place| command(Command::new(&agent), pod, place, &programs)),
+            image: Box::new(move |name| image(name, &of_image)),
             refresh_delay: Duration::from_millis(50),
             probe_every: Duration::from_millis(50),
         };
@@ -122,8 +131,11 @@ async fn kubectl(api: &ApiOnly, arguments: &[&str]) {
     run(&line).await.unwrap_or_else(|error| panic!("kubectl {arguments:?}: {error:#}"));
 }
 
-/// Only members of runs are started, and what tries their next form; the operator's own pod is not.
+/// Only members of runs are started, what tries their next form, and Jobs; the operator's own pod is not.
 fn address(pod: &Pod) -> Option<IpAddr> {
+    if pod.owner_references().iter().any(|owner| owner.kind == "Job") {
+        return address_in(&pod.namespace()?, OF_JOBS);
+    }
     let name = pod.name_any();
     let behind = name.strip_prefix(CLUSTER)?.strip_prefix('-')?;
     let ordinal = behind.strip_prefix("preflight-").unwrap_or(behind).parse().ok()?;
@@ -141,6 +153,20 @@ pub fn address_in(namespace: &str, ordinal: u8) -> Option<IpAddr> {
     Some(inside::address(run, ordinal).into())
 }
 
+/// The files of an image, with the programs of etcd by its name.
+fn image(name: &str, etcd: &BTreeMap<String, PathBuf>) -> Option<Files> {
+    if let Some(programs) = etcd.get(name) {
+        let file = |it| (format!("/usr/local/bin/{it}"), programs.join(it));
+        return Some(["etcd", "etcdctl", "etcdutl"].map(file).into());
+    }
+    match name.rsplit_once(':') {
+        Some((OPERATOR, _)) => {
+            Some(["etcd-agent", "etcd-backup"].map(|it| (format!("/{it}"), inside::program(it))).into())
+        }
+        _ => (name == BUSYBOX).then(|| [("/bin/sh".to_owned(), standard::BUSYBOX.into())].into()),
+    }
+}
+
 /// What the pod's first container runs, with the paths of this machine. None if there is no such image.
 fn command(
     mut agent: Command,
@@ -150,7 +176,7 @@ fn command(
 ) -> Option<Command> {
     let spec = pod.spec.clone().unwrap_or_default();
     let container = spec.containers.into_iter().next().expect("a pod has a container");
-    let etcd = etcd.get(&container.image.unwrap_or_default())?;
+    let etcd = etcd.get(&container.image.unwrap_or_default())?.join("etcd");
     if container.command == Some(vec!["etcd".into()]) {
         let mut command = Command::new(etcd);
         command.args(container.args.unwrap_or_default()).env_clear();

@@ -12,6 +12,8 @@ use crate::volumes::Class;
 
 /// Kubernetes waits for more than five minutes by default; nothing happens in the rest of them.
 const EVICTION: Tick = 200;
+/// Until the node controller marks the pods of a node that does not respond. It waits for 40 seconds by default.
+const DETECTION: Tick = 50;
 
 impl Kube {
     /// One pass of the controllers and kubelets, each of which may be late.
@@ -23,6 +25,7 @@ impl Kube {
             let reads = random.chance(600);
             self.run_statefulset_controller(reads, now);
         }
+        self.mark_lost(now);
         self.evict(now);
         for ordinal in self.objects.pods.keys().copied().collect::<Vec<_>>() {
             self.run_kubelet(ordinal, random, now);
@@ -95,6 +98,7 @@ impl Kube {
                 template,
                 created: now,
                 node: None,
+                lost: None,
                 terminating: false,
                 published: false,
                 ready: false,
@@ -105,6 +109,22 @@ impl Kube {
         }
         let excess = self.objects.pods.iter_mut().filter(|(ordinal, _)| ordinal.0 >= replicas);
         excess.for_each(|(_, pod)| pod.terminating = true);
+    }
+
+    /// A pod that runs nowhere is lost with the node of its volume. A kubelet that returns reports its pods again.
+    fn mark_lost(&mut self, now: Tick) {
+        let Self { objects, sandboxes, nodes_down, volumes, .. } = self;
+        for (ordinal, pod) in &mut objects.pods {
+            let claim = objects.claims.get(ordinal).and_then(|claim| volumes.get(&claim.volume?));
+            let runs_on = sandboxes.get(ordinal).map(|sandbox| sandbox.node);
+            let node = runs_on.or(claim.map(|volume| volume.node));
+            let down = node.and_then(|node| nodes_down.get(&node));
+            match down {
+                Some(since) if now - since > DETECTION => _ = pod.lost.get_or_insert(now),
+                Some(_) => {}
+                None => pod.lost = None,
+            }
+        }
     }
 
     /// Pods on a node that stays down are deleted, but their kubelet cannot confirm that they ended: they stay Terminating

@@ -56,6 +56,30 @@ pub async fn compile(
     Ok(())
 }
 
+/// Copies the files of a folder of a module that the part is built from.
+pub async fn copy_data((module, folder): (&str, &str), sources: &Path, programs: &Path) -> Result<()> {
+    let output = Command::new("go")
+        .args(["list", "-m", "-f", "{{.Dir}}", module])
+        .current_dir(sources)
+        .envs(ENVIRONMENT)
+        .env("GOFLAGS", "-mod=readonly")
+        .kill_on_drop(true)
+        .output()
+        .await
+        .context("cannot run go")?;
+    if !output.status.success() {
+        bail!("`go list -m {module}` failed: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    let folder = Path::new(String::from_utf8_lossy(&output.stdout).trim()).join(folder);
+    let entries = std::fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    for entry in entries {
+        let entry = entry?;
+        std::fs::copy(entry.path(), programs.join(entry.file_name()))
+            .with_context(|| format!("cannot copy {}", entry.path().display()))?;
+    }
+    Ok(())
+}
+
 async fn follow(
     mut lines: tokio::io::Lines<impl tokio::io::AsyncBufRead + Unpin>,
     progress: &Progress,

@@ -33,6 +33,8 @@ pub const COREDNS: Module = module!("coredns": "go.mod", "go.sum", "main.go", "d
 
 pub const PAUSE: Module = module!("pause": "go.mod", "main.go");
 
+pub const CERT_MANAGER: Module = module!("cert-manager": "go.mod", "go.sum", "main.go");
+
 pub const VERSITYGW: Module = module!("versitygw": "go.mod", "go.sum");
 
 impl Module {
@@ -56,7 +58,7 @@ mod tests {
     use super::*;
 
     fn all() -> impl Iterator<Item = &'static Module> {
-        const OTHERS: [&Module; 3] = [&COREDNS, &PAUSE, &VERSITYGW];
+        const OTHERS: [&Module; 4] = [&CERT_MANAGER, &COREDNS, &PAUSE, &VERSITYGW];
         KUBERNETES.iter().chain(ETCD).chain(OTHERS)
     }
 

@@ -31,6 +31,8 @@ pub struct Part {
     pub rename: Option<(&'static str, &'static str)>,
     /// Further names of the program called as the part is.
     pub links: &'static [&'static str],
+    /// A required module and a folder of it, whose files are copied beside the programs.
+    pub data: Option<(&'static str, &'static str)>,
 }
 
 impl Part {
@@ -44,6 +46,7 @@ impl Part {
             flags: flags("-s -w"),
             rename: None,
             links: &[],
+            data: None,
         }
     }
 
@@ -75,6 +78,15 @@ impl Part {
 
     pub fn pause() -> Self {
         Self::new("pause", None, &module::PAUSE)
+    }
+
+    /// The controllers that issue certificates by authorities in the cluster, and what they define.
+    pub fn cert_manager() -> Self {
+        let module = "github.com/cert-manager/cert-manager";
+        Self {
+            data: Some((module, "deploy/crds")),
+            ..Self::new("cert-manager", module::CERT_MANAGER.requires(module), &module::CERT_MANAGER)
+        }
     }
 
     /// An S3 server that keeps objects as files.
@@ -157,7 +169,8 @@ impl Part {
         for word in self.flags.iter().map(String::as_str).chain(self.packages.iter().copied()) {
             add(word);
         }
-        for name in self.rename.iter().flat_map(|(from, to)| [from, to]).chain(self.links) {
+        let pairs = self.rename.iter().chain(&self.data).flat_map(|(from, to)| [from, to]);
+        for name in pairs.chain(self.links) {
             add(name);
         }
         hash.finalize().iter().take(6).map(|byte| format!("{byte:02x}")).collect()
@@ -220,13 +233,14 @@ mod tests {
     #[test]
     fn the_key_follows_everything_that_makes_the_program() {
         let part = Part::pause();
-        let changes: [fn(&mut Part); 6] = [
+        let changes: [fn(&mut Part); 7] = [
             |part| part.sources[0].1 = "module testbed/pause\n\ngo 1.27.0\n".into(),
             |part| part.sources[0].0 = "other.mod",
             |part| part.flags.push("-race".to_owned()),
             |part| part.packages = &["./cmd"],
             |part| part.rename = Some(("pause", "wait")),
             |part| part.links = &["wait"],
+            |part| part.data = Some(("pause.io", "wait")),
         ];
         let changed = changes.map(|change| {
             let mut part = Part::pause();
@@ -235,7 +249,7 @@ mod tests {
         });
         let keys: std::collections::BTreeSet<_> =
             [part.key(GO), part.key("go1.27.0 linux amd64")].into_iter().chain(changed).collect();
-        assert_eq!(keys.len(), 8, "{keys:?}");
+        assert_eq!(keys.len(), 9, "{keys:?}");
         assert_eq!(part.key(GO), Part::pause().key(GO));
         assert!(part.key(GO).len() == 12 && part.key(GO).bytes().all(|byte| byte.is_ascii_hexdigit()));
     }

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use super::compile::compile;
+use super::compile::{compile, copy_data};
 use super::part::Part;
 use super::progress::Progress;
 
@@ -55,6 +55,9 @@ impl Store {
         let progress = Progress::begin(part.title());
         compile(part, &staging.sources(), &staging.programs(), &staging.scratch(), &progress).await?;
         part.name_programs(&staging.programs())?;
+        if let Some(data) = part.data {
+            copy_data(data, &staging.sources(), &staging.programs()).await?;
+        }
         let bytes = size(&staging.programs())?;
         fs::rename(staging.programs(), self.place(part)).context("cannot move it into place")?;
         progress.done(bytes);

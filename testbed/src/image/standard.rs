@@ -14,7 +14,9 @@ pub const NETSHOOT: &str = "docker.io/nicolaka/netshoot:latest";
 pub const BUSYBOX: &str = "/bin/busybox";
 
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-const CERTIFICATES: &str = "/etc/ssl/certs/ca-certificates.crt";
+/// Of public authorities. Distributions keep them at one of these; in an image they are at the first, where every
+/// program finds them.
+const CERTIFICATES: [&str; 2] = ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt"];
 const PASSWD: &str = "root:x:0:0:root:/root:/sbin/nologin\n\
     nobody:x:65534:65534:nobody:/nonexistent:/sbin/nologin\n\
     nonroot:x:65532:65532:nonroot:/home/nonroot:/sbin/nologin\n";
@@ -32,7 +34,7 @@ pub fn etcd(version: &str, programs: &Path) -> Result<Image> {
         &format!("quay.io/coreos/etcd:{version}"),
         &format!("gcr.io/etcd-development/etcd:{version}"),
     ])?;
-    let mut image = with_users(Image::new(names))
+    let mut image = with_users(Image::new(names))?
         .dir("/tmp", 0o1777)
         .dir("/var/etcd", 0o755)
         .dir("/var/lib/etcd", 0o700)
@@ -55,7 +57,7 @@ pub fn netshoot(busybox: &Path) -> Result<Image> {
         "docker.io/library/busybox:1.36",
         "docker.io/library/busybox:latest",
     ])?;
-    let mut image = with_users(Image::new(names))
+    let mut image = with_users(Image::new(names))?
         .dir("/root", 0o700)
         .dir("/tmp", 0o1777)
         .text("/etc/nsswitch.conf", "hosts: files dns\n")
@@ -74,7 +76,7 @@ pub fn netshoot(busybox: &Path) -> Result<Image> {
 
 /// Our own static programs, in the root directory; the first one is started.
 pub fn operator(names: impl IntoIterator<Item = Name>, programs: &[PathBuf]) -> Result<Image> {
-    let mut image = with_users(Image::new(names)).user("65532:65532");
+    let mut image = with_users(Image::new(names))?.user("65532:65532");
     let mut paths = Vec::new();
     for program in programs {
         let name = program.file_name().and_then(|name| name.to_str());
@@ -93,10 +95,15 @@ fn names(texts: &[&str]) -> Result<Vec<Name>> {
     texts.iter().map(|text| text.parse()).collect()
 }
 
-/// The users that images without a distribution have, and the certificate authorities if this machine has any.
-fn with_users(image: Image) -> Image {
+/// The users that images without a distribution have, and this machine's certificates of public authorities.
+fn with_users(image: Image) -> Result<Image> {
+    let certificates = CERTIFICATES.into_iter().find(|path| Path::new(path).exists());
+    let certificates = certificates.with_context(|| {
+        let places = CERTIFICATES.join(" or ");
+        format!("no certificates of public authorities in {places}: install ca-certificates (Debian)")
+    })?;
     let image = image.text("/etc/passwd", PASSWD).text("/etc/group", GROUP);
-    if Path::new(CERTIFICATES).exists() { image.file(CERTIFICATES, CERTIFICATES, 0o644) } else { image }
+    Ok(image.file(CERTIFICATES[0], certificates, 0o644))
 }
 
 /// Asked of the program itself, so that no link leads to an applet that it was built without.

@@ -212,8 +212,10 @@ fn the_operator_image_starts_its_first_program_as_nonroot() {
         (config.config.user.as_str(), config.config.entrypoint.as_slice()),
         ("65532:65532", &["/etcd-operator".to_owned()][..])
     );
-    let files: Vec<_> = listing(&layer).into_iter().filter(|line| !line.starts_with("etc/")).collect();
+    let (settings, files): (Vec<_>, Vec<_>) =
+        listing(&layer).into_iter().partition(|it| it.starts_with("etc/"));
     assert_eq!(files, ["etcd-agent 755", "etcd-operator 755"]);
+    assert!(settings.contains(&"etc/ssl/certs/ca-certificates.crt 644".to_owned()), "{settings:?}");
     assert!(standard::operator([name("localhost/etcd-operator:dev")], &[]).is_err());
 }
 

@@ -1,5 +1,7 @@
 //! The life of one pod: volumes, a process that is started again whenever it exits, and its end.
 
+mod once;
+
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -17,6 +19,7 @@ use tokio::process::Child;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::contained::{Files, Refused};
 use super::processes::log_to;
 use super::status::{self, Container, Exit};
 use super::volumes::Mounted;
@@ -74,6 +77,9 @@ impl Life {
                 return self.delete().await;
             }
             tokio::time::sleep(TICK).await;
+        }
+        if once::runs_once(&self.current()) {
+            return self.run_once(mounted).await;
         }
         loop {
             self.node_returned().await?;
@@ -140,6 +146,12 @@ impl Life {
 
     fn directory(&self) -> PathBuf {
         self.node.settings.directory.join("pods").join(self.current().uid().unwrap_or_default())
+    }
+
+    fn image(&self, container: &k8s_openapi::api::core::v1::Container) -> Result<Files, Refused> {
+        let image = container.image.clone().unwrap_or_default();
+        let missing = || Refused("ImagePullBackOff", format!("Back-off pulling image \"{image}\""));
+        (self.node.settings.image)(&image).ok_or_else(missing)
     }
 
     fn pods(&self) -> Api<Pod> {

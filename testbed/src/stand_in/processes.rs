@@ -31,9 +31,14 @@ pub struct Processes {
 impl Processes {
     /// With a directory and a network of their own.
     pub fn new(label: &str) -> io::Result<Self> {
+        Self::below(&std::env::temp_dir(), label)
+    }
+
+    /// With a directory of their own in another place than usual.
+    pub fn below(parent: &Path, label: &str) -> io::Result<Self> {
         static COUNT: AtomicU8 = AtomicU8::new(1);
         let (process, count) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let directory = std::env::temp_dir().join(format!("{label}-{process}-{count}"));
+        let directory = parent.join(format!("{label}-{process}-{count}"));
         fs::create_dir_all(&directory)?;
         let [.., high, low] = process.to_be_bytes();
         Ok(Self { directory, network: [127, 20 + (high ^ low) % 200, count], running: Vec::new() })

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use k8s_openapi::api::core::v1::{ConfigMap, Secret, Volume};
+use k8s_openapi::api::core::v1::{ConfigMap, KeyToPath, Secret, Volume};
 use kube::runtime::reflector::ObjectRef;
 
 use super::Node;
@@ -18,27 +18,52 @@ const DATA: &str = "..data";
 
 type Files = BTreeMap<String, Vec<u8>>;
 
-pub enum Source {
-    /// One that is missing has no files.
+/// A pod does not start without it, unless it is optional: what is missing has no files then.
+pub struct Source {
+    object: Object,
+    optional: bool,
+    /// The files of these keys, if not those of all.
+    items: Option<Vec<KeyToPath>>,
+}
+
+enum Object {
     ConfigMap(ObjectRef<ConfigMap>),
-    /// Without it the pod does not start.
     Secret(ObjectRef<Secret>),
 }
 
 impl Source {
     /// None for a volume of another kind.
     pub fn of(volume: &Volume, namespace: &str) -> Option<Self> {
-        if let Some(source) = &volume.config_map {
-            return Some(Self::ConfigMap(ObjectRef::new(&source.name).within(namespace)));
-        }
-        let name = volume.secret.as_ref()?.secret_name.as_deref()?;
-        Some(Self::Secret(ObjectRef::new(name).within(namespace)))
+        let (object, optional, items) = match (&volume.config_map, &volume.secret) {
+            (Some(it), _) => {
+                (Object::ConfigMap(ObjectRef::new(&it.name).within(namespace)), it.optional, it.items.clone())
+            }
+            (None, Some(it)) => {
+                let name = it.secret_name.as_deref()?;
+                (Object::Secret(ObjectRef::new(name).within(namespace)), it.optional, it.items.clone())
+            }
+            (None, None) => return None,
+        };
+        Some(Self { object, optional: optional == Some(true), items })
     }
 
     fn files(&self, node: &Node) -> Option<Files> {
+        let files = match self.object.data(node) {
+            None if !self.optional => return None,
+            found => found.unwrap_or_default(),
+        };
+        let Some(items) = &self.items else { return Some(files) };
+        let named = items.iter().map(|item| Some((item.path.clone(), files.get(&item.key)?.clone())));
+        // A key that is missing is as bad as a missing object.
+        named.collect()
+    }
+}
+
+impl Object {
+    fn data(&self, node: &Node) -> Option<Files> {
         match self {
             Self::ConfigMap(object) => {
-                let data = node.config_maps.get(object).and_then(|it| it.data.clone()).unwrap_or_default();
+                let data = node.config_maps.get(object)?.data.clone().unwrap_or_default();
                 Some(data.into_iter().map(|(name, text)| (name, text.into_bytes())).collect())
             }
             Self::Secret(object) => {

@@ -45,7 +45,7 @@ impl Exit {
 
 impl Container {
     pub fn running(&self) -> Value {
-        self.status(json!({"running": {"startedAt": self.started.strftime("%FT%TZ").to_string()}}))
+        self.status(json!({"running": {"startedAt": shown(self.started)}}))
     }
 
     /// It is not started again.
@@ -72,6 +72,85 @@ impl Container {
             "state": state, "lastState": self.last.as_ref().map_or(json!({}), Exit::state),
         })
     }
+}
+
+/// A container that never runs twice.
+pub enum Once {
+    /// For a reason, with a message.
+    Waiting(&'static str, String),
+    Running(Timestamp),
+    Ended(Exit),
+}
+
+impl Once {
+    fn has_succeeded(&self) -> bool {
+        matches!(self, Self::Ended(exit) if exit.code == 0)
+    }
+
+    fn has_ended(&self) -> bool {
+        matches!(self, Self::Ended(_))
+    }
+
+    fn status(&self, name: &str, is_init: bool) -> Value {
+        let is_running = matches!(self, Self::Running(_));
+        let ready = if is_init { self.has_succeeded() } else { is_running };
+        let state = match self {
+            Self::Waiting(reason, message) => json!({"waiting": {"reason": reason, "message": message}}),
+            Self::Running(since) => json!({"running": {"startedAt": shown(*since)}}),
+            Self::Ended(exit) => exit.state(),
+        };
+        json!({
+            "name": name, "image": "", "imageID": "", "ready": ready, "started": is_running, "restartCount": 0,
+            "state": state, "lastState": {},
+        })
+    }
+}
+
+fn shown(time: Timestamp) -> String {
+    time.strftime("%FT%TZ").to_string()
+}
+
+/// The same for a pod whose containers run once: those that come first, and the others.
+pub fn of_containers(
+    pod: &Pod,
+    address: IpAddr,
+    init: &[(&str, &Once)],
+    containers: &[(&str, &Once)],
+) -> Value {
+    let is_deleted = pod.metadata.deletion_timestamp.is_some();
+    let is_initialized = init.iter().all(|(_, it)| it.has_succeeded());
+    let has_begun = containers.iter().any(|(_, it)| !matches!(it, Once::Waiting(..)));
+    let runs = init.iter().chain(containers).any(|(_, it)| matches!(it, Once::Running(_)));
+    let has_failed = init.iter().any(|(_, it)| it.has_ended() && !it.has_succeeded());
+    let phase = match () {
+        () if containers.iter().all(|(_, it)| it.has_succeeded()) => "Succeeded",
+        () if has_failed || containers.iter().all(|(_, it)| it.has_ended()) => "Failed",
+        () if is_deleted && !runs => "Failed",
+        () if is_initialized && has_begun => "Running",
+        () => "Pending",
+    };
+    let condition =
+        |name: &str, holds: bool| json!({"type": name, "status": if holds { "True" } else { "False" }});
+    let are_ready = containers.iter().all(|(_, it)| matches!(it, Once::Running(_)));
+    let statuses = |all: &[(&str, &Once)], is_init: bool| -> Vec<Value> {
+        all.iter().map(|(name, it)| it.status(name, is_init)).collect()
+    };
+    json!({
+        "metadata": {"uid": pod.uid()},
+        "status": {
+            "phase": phase,
+            "podIP": address,
+            "podIPs": [{"ip": address}],
+            "conditions": [
+                condition("PodScheduled", true),
+                condition("Initialized", is_initialized),
+                condition("ContainersReady", are_ready),
+                condition("Ready", are_ready),
+            ],
+            "initContainerStatuses": statuses(init, true),
+            "containerStatuses": statuses(containers, false),
+        },
+    })
 }
 
 /// A merge patch that fails if another pod has the name by now.

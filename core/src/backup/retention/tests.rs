@@ -10,7 +10,8 @@ fn now() -> Timestamp {
 /// One that is so many seconds old.
 fn copy(age: i64) -> Stored {
     let completed_at = now() - SignedDuration::from_secs(age);
-    Stored { name: CopyName::new(completed_at, age.unsigned_abs()), completed_at, is_complete: true }
+    let name = CopyName::new(completed_at, age.unsigned_abs());
+    Stored { name, revision: 1000 - age, completed_at, is_complete: true }
 }
 
 fn ages(copies: &[Stored], retention: &Retention) -> Vec<i64> {
@@ -47,6 +48,16 @@ fn the_last_good_copy_stays_however_old_it_is() {
     assert_eq!(ages(&[incomplete], &nothing), [0; 0]);
 }
 
+/// A run whose clock is ahead would make every later copy seem old.
+#[test]
+fn the_revision_decides_which_copy_is_newer_and_not_the_clock() {
+    let one = Retention { max_copies: Some(1), ..Retention::default() };
+    let ahead = Stored { revision: 980, ..copy(-1000) };
+    assert_eq!(ages(&[copy(30), ahead.clone(), copy(10)], &one), [30, -1000]);
+    let idle = Stored { revision: 990, ..ahead };
+    assert_eq!(ages(&[copy(10), idle], &one), [10], "the same data, so the time decides");
+}
+
 #[test]
 fn copies_that_are_not_good_push_no_good_one_out() {
     let one = Retention { max_copies: Some(1), damaged: [copy(10).name].into(), ..Retention::default() };
@@ -68,13 +79,13 @@ fn configuration() -> ProptestConfig {
     }
 }
 
-/// Copies of a few different ages, some at the same time, some from the future.
+/// Copies of a few different ages and revisions, some at the same time, some from the future.
 fn stored() -> impl Strategy<Value = Vec<Stored>> {
-    let one = (-3_i64..40, 0_u64..1000, prop::bool::weighted(0.8));
+    let one = (-3_i64..40, 0_i64..20, 0_u64..1000, prop::bool::weighted(0.8));
     prop::collection::vec(one, 0..12).prop_map(|all| {
-        let copies = all.into_iter().map(|(age, random, is_complete)| {
+        let copies = all.into_iter().map(|(age, revision, random, is_complete)| {
             let completed_at = now() - SignedDuration::from_secs(age);
-            Stored { name: CopyName::new(completed_at, random), completed_at, is_complete }
+            Stored { name: CopyName::new(completed_at, random), revision, completed_at, is_complete }
         });
         let by_name: std::collections::BTreeMap<_, _> = copies.map(|it| (it.name.clone(), it)).collect();
         by_name.into_values().collect()
@@ -107,7 +118,7 @@ proptest! {
     #[test]
     fn no_state_loses_its_last_good_copy_or_one_that_a_chain_needs((copies, retention) in world()) {
         let deleted = outdated(&copies, &retention, now());
-        let newest = good(&copies, &retention).into_iter().max_by_key(|it| (it.completed_at, it.name.clone()));
+        let newest = good(&copies, &retention).into_iter().max_by_key(|it| (it.revision, it.completed_at, it.name.clone()));
         prop_assert!(newest.is_none_or(|it| !deleted.contains(&it.name)));
         prop_assert!(newest.is_some() || deleted.is_empty());
         prop_assert!(deleted.iter().all(|it| !retention.needed.contains(it)));

@@ -44,8 +44,10 @@ fn objects(metadata: &Value) -> Objects {
         services: BTreeMap::new(),
         budget: None,
         network_policy: None,
+        certificate: Default::default(),
         taken: BTreeSet::new(),
         nodes: Seen::default(),
+        backups: Vec::new(),
     }
 }
 

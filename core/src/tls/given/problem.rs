@@ -3,16 +3,21 @@
 use std::fmt;
 
 use jiff::Timestamp;
+use serde::Serialize;
 
 use super::{Chain, Key, Lack, Leaf, Root, Source};
+use crate::names::reason;
 use crate::observed::{Observed, Seen};
 use crate::tls::{
-    AUTHORITY_KEY, Authority, CERTIFICATE_KEY, Certificate, Flaw, PRIVATE_KEY, Profile, Purpose, Trust,
+    AUTHORITY_KEY, Authority, CERTIFICATE_KEY, Certificate, Flaw, Issuance, PRIVATE_KEY, Profile, Purpose,
+    Trust,
 };
 
 /// Why what a user gives is not used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Problem {
+    /// cert-manager has not issued it.
+    NotIssued(Issuance),
     Certificate(Lack),
     Authorities(Lack),
     MissingNames(Vec<String>),
@@ -29,13 +34,48 @@ pub enum Problem {
     SameName(String),
 }
 
+/// What keeps the certificate from being used, taken together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Rejection {
+    /// Users have to correct something.
+    Rejected,
+    /// cert-manager has not issued it yet.
+    NotIssued,
+    /// There is no cert-manager.
+    NoCertManager,
+}
+
+impl Rejection {
+    pub fn of(problems: &[Problem]) -> Option<Self> {
+        let first = problems.first()?;
+        Some(if *first == Problem::NotIssued(Issuance::NoApi) {
+            Self::NoCertManager
+        } else if matches!(first, Problem::NotIssued(_)) {
+            Self::NotIssued
+        } else {
+            Self::Rejected
+        })
+    }
+
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Rejected => reason::CERTIFICATE_REJECTED,
+            Self::NotIssued => reason::CERTIFICATE_NOT_ISSUED,
+            Self::NoCertManager => reason::CERT_MANAGER_MISSING,
+        }
+    }
+}
+
 /// All of them at once; none if the operator issues the certificate.
 pub fn problems(profile: &Profile, seen: &Observed) -> Vec<Problem> {
     let Some(given) = seen.given.as_ref().filter(|_| !profile.source.is_operator()) else {
         return Vec::new();
     };
     let mut found = Vec::new();
+    let issuance = given.issuance.as_ref().filter(|_| profile.source.issuer().is_some());
     match &given.certificate {
+        // Nobody but cert-manager writes it.
+        Seen::Unknown(Lack::NoSecret) if issuance.is_some() => {}
         Seen::Unknown(lack) => found.push(Problem::Certificate(lack.clone())),
         Seen::Known(leaf) => {
             found.extend(of_leaf(leaf, profile, seen.now));
@@ -46,6 +86,7 @@ pub fn problems(profile: &Profile, seen: &Observed) -> Vec<Problem> {
         found.push(Problem::Chain(words.clone()));
     }
     match &given.authorities {
+        Seen::Unknown(Lack::NoSecret) if issuance.is_some() && profile.source.is_in_one_secret() => {}
         Seen::Unknown(lack) => found.push(Problem::Authorities(lack.clone())),
         Seen::Known(roots) => {
             let trust = Trust::of(Purpose::ClientAuthority, seen);
@@ -54,7 +95,16 @@ pub fn problems(profile: &Profile, seen: &Observed) -> Vec<Problem> {
             found.extend(roots.iter().flat_map(|root| of_root(root, &all, seen.now)));
         }
     }
-    found
+    let is_there = given.certificate.known().is_some();
+    let unissued = issuance.filter(|it| match it {
+        Issuance::NoApi => true,
+        // What is there is as good as any other, unless something is wrong with it.
+        Issuance::Unreadable(_) | Issuance::Requested | Issuance::NotReady(_) => {
+            !is_there || !found.is_empty()
+        }
+        Issuance::Ready => !is_there,
+    });
+    unissued.map(|it| Problem::NotIssued(it.clone())).into_iter().chain(found).collect()
 }
 
 fn of_leaf(leaf: &Leaf, profile: &Profile, now: Timestamp) -> Vec<Problem> {
@@ -98,6 +148,7 @@ impl Problem {
             format!("{subject} in {AUTHORITY_KEY} of Secret {authorities} {text}")
         };
         match self {
+            Self::NotIssued(issuance) => issuance.words(source),
             Self::Certificate(lack) => lack.words(certificate),
             Self::Authorities(Lack::Flaw(Flaw::Missing(key))) if certificate == authorities => format!(
                 "Secret {authorities} has no {key}: add the certificates of your authority, or name the Secret that has \
@@ -144,6 +195,36 @@ impl Problem {
                     "has the name of another authority that members trust, and they show only names: create it with \
                      another subject"
                 ),
+            ),
+        }
+    }
+}
+
+impl Issuance {
+    fn words(&self, source: &Source) -> String {
+        let (secret, _) = source.secrets().unwrap_or_default();
+        let issuer = source.issuer().map(|it| format!("{} {}", it.kind, it.name)).unwrap_or_default();
+        match self {
+            Self::NoApi => {
+                "the API server does not serve cert-manager.io/v1: install cert-manager, or remove \
+                            spec.security.tls.issuerRef; the operator checks again every minute"
+                    .into()
+            }
+            Self::Unreadable(error) => format!(
+                "Certificate {secret} cannot be read: {error}; apply the operator's roles again if a right is missing"
+            ),
+            Self::Requested => {
+                format!(
+                    "cert-manager has not reported on Certificate {secret} yet: check that cert-manager runs"
+                )
+            }
+            Self::NotReady(message) => {
+                format!(
+                    "Certificate {secret} is not ready: {message}; check {issuer} and the CertificateRequests"
+                )
+            }
+            Self::Ready => format!(
+                "Certificate {secret} is ready, but Secret {secret} does not exist: check that cert-manager runs"
             ),
         }
     }

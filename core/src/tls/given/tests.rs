@@ -40,7 +40,7 @@ const VERIFIED: Verified = Verified { key: Key::Matches, chain: Chain::Complete 
 
 fn found(leaf: &str, authority: &str, verified: Verified, profile: &Profile) -> Vec<Problem> {
     let secret = secret(&[(CERTIFICATE_KEY, leaf), (PRIVATE_KEY, "a key"), (AUTHORITY_KEY, authority)]);
-    let given = Given::read(Some(&secret), Some(&secret), verified, |_| false);
+    let given = Given::read(Some(&secret), Some(&secret), verified, None, |_| false);
     problems(profile, &Observed { now: NOW, given: Some(given), ..Observed::nothing_of("uid") })
 }
 
@@ -95,7 +95,7 @@ fn what_is_missing_or_malformed_is_named() {
     let unknown = || Verified { key: Key::Unreadable, chain: Chain::Unknown };
     let flaw = |flaw| Lack::Flaw(flaw);
     let read = |secret: Option<&Secret>, is_ours: bool| {
-        let given = Given::read(secret, secret, unknown(), |_| is_ours);
+        let given = Given::read(secret, secret, unknown(), None, |_| is_ours);
         let seen = Observed { now: NOW, given: Some(given), ..Observed::nothing_of("uid") };
         problems(&profile(&[]), &seen)
     };
@@ -118,7 +118,51 @@ fn what_is_missing_or_malformed_is_named() {
 fn no_key_is_in_what_is_observed() {
     let secret =
         secret(&[(CERTIFICATE_KEY, LEAF), (PRIVATE_KEY, "a very secret key"), (AUTHORITY_KEY, AUTHORITY)]);
-    let given = Given::read(Some(&secret), Some(&secret), VERIFIED, |_| false);
+    let given = Given::read(Some(&secret), Some(&secret), VERIFIED, None, |_| false);
     let text = serde_json::to_string(&given).expect("JSON") + &format!("{given:?}");
     assert!(!text.contains("very secret"), "{text}");
+}
+
+#[test]
+fn what_cert_manager_has_not_issued_is_one_problem_and_what_it_has_issued_can_be_used_meanwhile() {
+    let all = Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() };
+    let (name, kind, group) = ("company".into(), "Issuer".into(), api::CERT_MANAGER.into());
+    let tls = api::Tls { issuer_ref: Some(IssuerRef { name, kind, group }), ..api::Tls::default() };
+    let clients = Transport { clients: ClientPort::Https, ..Transport::default() };
+    let nodes = ["192.0.2.1".parse().expect("an address")].into();
+    let asked = chosen_profiles(&all, clients, &tls, &nodes)[&Purpose::Server].clone();
+    assert!(asked.ip_addresses.contains(&"192.0.2.1".into()), "it asks for the addresses of nodes");
+    assert_eq!(asked.source.secrets(), Some(("kv-server-issued", "kv-server-issued")));
+
+    let profile = Profile { source: asked.source, ..profile(&[]) };
+    let issued = secret(&[(CERTIFICATE_KEY, LEAF), (PRIVATE_KEY, "a key"), (AUTHORITY_KEY, AUTHORITY)]);
+    let plain =
+        secret(&[(CERTIFICATE_KEY, PLAIN_LEAF), (PRIVATE_KEY, "a key"), (AUTHORITY_KEY, PLAIN_AUTHORITY)]);
+    let found = |secret: Option<&Secret>, issuance: &Issuance| {
+        let given = Given::read(secret, secret, VERIFIED, Some(issuance.clone()), |_| false);
+        problems(&profile, &Observed { now: NOW, given: Some(given), ..Observed::nothing_of("uid") })
+    };
+    let not_ready = Issuance::NotReady("no issuer".into());
+    for issuance in
+        [Issuance::Requested, not_ready.clone(), Issuance::Unreadable("denied".into()), Issuance::Ready]
+    {
+        assert_eq!(found(None, &issuance), [Problem::NotIssued(issuance.clone())]);
+        assert_eq!(found(Some(&issued), &issuance), [], "{issuance:?}");
+    }
+    assert_eq!(found(None, &Issuance::NoApi), [Problem::NotIssued(Issuance::NoApi)]);
+    assert_eq!(
+        found(Some(&issued), &Issuance::NoApi),
+        [Problem::NotIssued(Issuance::NoApi)],
+        "nobody renews it"
+    );
+    assert_eq!(found(Some(&plain), &not_ready)[0], Problem::NotIssued(not_ready.clone()));
+    assert!(!found(Some(&plain), &Issuance::Ready).contains(&Problem::NotIssued(Issuance::Ready)));
+    for (issuance, expected) in [
+        (Issuance::NoApi, Rejection::NoCertManager),
+        (not_ready, Rejection::NotIssued),
+        (Issuance::Ready, Rejection::NotIssued),
+    ] {
+        assert_eq!(Rejection::of(&found(None, &issuance)), Some(expected));
+    }
+    assert_eq!(Rejection::of(&found(Some(&plain), &Issuance::Ready)), Some(Rejection::Rejected));
 }

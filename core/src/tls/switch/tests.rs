@@ -63,6 +63,8 @@ fn pod(port: PeerPort) -> Pod {
         transport: Some(with(port)),
         handshakes: BTreeMap::new(),
         node: None,
+        loss: None,
+        was_ready: false,
         agent: crate::agent::Protocol::CURRENT,
         orphaned: false,
         created: None,

@@ -76,7 +76,7 @@ pub async fn under_clients(context: &Context) -> Result<()> {
     give(&cluster, &one.issue(&profile, valid)?, &one).await?;
     let sources = json!({"certificateSecret": CERTIFICATE, "caSecret": AUTHORITY});
     cluster.edit(json!({"spec": {"security": {"tls": sources}}})).await?;
-    let first = in_use(&cluster).await?;
+    let first = in_use(&cluster, CERTIFICATE).await?;
     context.step("members serve the certificate of the user");
 
     // Each is refused, and the one before stays in use.
@@ -96,27 +96,32 @@ pub async fn under_clients(context: &Context) -> Result<()> {
     context.step("certificates with another name, another key or no time left are refused");
 
     give(&cluster, &one.issue(&profile, valid)?, &one).await?;
-    in_use(&cluster).await?;
+    in_use(&cluster, CERTIFICATE).await?;
     ensure!(pods(&cluster).await? == started, "a member restarted for a renewed certificate");
     context.step("a renewed certificate takes effect without a restart");
 
     give(&cluster, &two.issue(&profile, valid)?, &two).await?;
-    in_use(&cluster).await?;
+    in_use(&cluster, CERTIFICATE).await?;
     context.step("members serve a certificate of another authority");
 
     let none = json!({"certificateSecret": null, "caSecret": null});
     cluster.edit(json!({"spec": {"security": {"tls": none}}})).await?;
+    back(&cluster).await?;
+    cluster.wait_until_settled(3).await?;
+    cluster.agrees(&Promised::members(3)).await?;
+    judged(context, history).await
+}
+
+/// Waits until the operator issues every certificate again, and nothing else is trusted.
+pub(super) async fn back(cluster: &Operated) -> Result<()> {
     let back = async || {
         let (server, authority) =
-            (secret(&cluster, Purpose::Server).await?, secret(&cluster, Purpose::ClientAuthority).await?);
+            (secret(cluster, Purpose::Server).await?, secret(cluster, Purpose::ClientAuthority).await?);
         let part = |secret: &Secret, key: &str| secret.data.as_ref().and_then(|data| data.get(key).cloned());
         let alone = part(&server, AUTHORITY_KEY) == part(&authority, CERTIFICATE_KEY);
         Ok(alone && is(&cluster.object().await?, reason::CERTIFICATES_VALID, ""))
     };
-    wait::until("certificates of the operator are back", LIMIT, back).await?;
-    cluster.wait_until_settled(3).await?;
-    cluster.agrees(&Promised::members(3)).await?;
-    judged(context, history).await
+    wait::until("certificates of the operator are back", LIMIT, back).await
 }
 
 async fn give(cluster: &Operated, leaf: &Leaf, authority: &Signer) -> Result<()> {
@@ -133,7 +138,7 @@ async fn store(cluster: &Operated, name: &str, content: Value) -> Result<()> {
     stored.map(drop).with_context(|| format!("cannot store Secret {name}"))
 }
 
-fn is(cluster: &EtcdCluster, reason: &str, words: &str) -> bool {
+pub(super) fn is(cluster: &EtcdCluster, reason: &str, words: &str) -> bool {
     let conditions = cluster.status.iter().flat_map(|it| &it.conditions);
     let meant = |it: &&Condition| {
         it.type_ == condition::TLS_READY && it.reason == reason && it.message.contains(words)
@@ -141,10 +146,12 @@ fn is(cluster: &EtcdCluster, reason: &str, words: &str) -> bool {
     conditions.into_iter().any(|it| meant(&it))
 }
 
-/// Waits until every member serves what the user gives, and the status reports it.
-async fn in_use(cluster: &Operated) -> Result<CertificateDer<'static>> {
-    let given = held(&cluster.api::<Secret>().get(CERTIFICATE).await?)?;
+/// Waits until every member serves what this Secret of somebody else has, and the status reports it.
+pub(super) async fn in_use(cluster: &Operated, name: &str) -> Result<CertificateDer<'static>> {
+    let secrets = cluster.api::<Secret>();
     let all = async || {
+        // It might be renewed meanwhile.
+        let given = held(&secrets.get(name).await?)?;
         let client = secret(cluster, Purpose::Client).await?;
         let tls = with_certificate(&client, &client, &cluster.names().client_service())?;
         for member in cluster.members().await? {
@@ -155,6 +162,6 @@ async fn in_use(cluster: &Operated) -> Result<CertificateDer<'static>> {
         }
         Ok(is(&cluster.object().await?, reason::CERTIFICATES_VALID, ""))
     };
-    wait::until("members serve the certificate that the user gives", LIMIT, all).await?;
-    Ok(given)
+    wait::until("members serve the certificate that is given", LIMIT, all).await?;
+    held(&secrets.get(name).await?)
 }
