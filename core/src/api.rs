@@ -14,7 +14,9 @@ pub use cluster::{
     DebugSidecar, DisruptionBudget, EtcdCluster, EtcdClusterSpec, ExternalAccess, NodePort, PlainClients,
     Resources, Rollout, RolloutStrategy, Security, Tls,
 };
-pub use cluster_status::{EtcdClusterStatus, Health, MemberStatus, Phase, Requests, RestartRequest, Role};
+pub use cluster_status::{
+    AwaitedBackup, EtcdClusterStatus, Health, MemberStatus, Phase, Requests, RestartRequest, Role,
+};
 pub use definition::{KUBERNETES_TYPES, definitions};
 pub use maintenance::{
     MAX_MINUTES, MAX_SCHEDULE_LENGTH, MAX_TIME_ZONE_LENGTH, MAX_WINDOWS, Maintenance, MaintenanceWindow,

@@ -137,7 +137,7 @@ pub struct Observed {
     /// The status reports how members are spread. Decisions only read whether another node accepts a member.
     #[serde(default)]
     pub nodes: Seen<Nodes, Unread>,
-    /// The EtcdBackups that refer to the cluster, by namespace and name. No decision reads them.
+    /// The EtcdBackups that refer to the cluster, by namespace and name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub backups: BTreeMap<String, Backup>,
 }
@@ -151,6 +151,31 @@ pub struct Backup {
     /// Why there is no newer copy, if something is wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
+    /// It takes copies by a schedule, so a new version waits for one of them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub takes_copies: bool,
+    /// Why its next run does not start or continue, if so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits: Option<String>,
+    /// The last copy that the cluster requested from it and that is decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requested: Option<RequestedCopy>,
+}
+
+/// What became of a copy that the cluster waits for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequestedCopy {
+    pub token: String,
+    pub result: CopyResult,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CopyResult {
+    Taken,
+    /// An attempt failed for this reason, and another one follows by itself.
+    Retrying(String),
+    /// For this reason, and no further attempt follows before somebody changes something.
+    Failed(String),
 }
 
 /// An object that has the name of one of ours and another owner.

@@ -381,6 +381,14 @@ pub enum WaitingOn {
     Preflight {
         ordinals: Vec<Ordinal>,
     },
+    /// An EtcdBackup has to take a copy before the first member gets another version.
+    Copy {
+        /// Its namespace and name.
+        backup: String,
+        token: String,
+        /// Why there is none yet, if something blocks it.
+        problem: Option<String>,
+    },
     /// A member that has the wanted form has to serve before the next one gets it.
     Rolled {
         ordinal: Ordinal,
@@ -547,6 +555,11 @@ pub enum Refusal {
         ordinal: Ordinal,
         node: String,
         exit: Exit,
+    },
+    /// No EtcdBackup took the copy that has to precede another version; the first one of them, and why.
+    NoCopy {
+        backup: String,
+        problem: String,
     },
     /// The members cannot get to the wanted version in one step.
     VersionPath(path::Refusal),

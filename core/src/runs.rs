@@ -9,6 +9,7 @@ mod intent;
 mod job;
 mod outcome;
 mod request;
+mod requested;
 mod seen;
 mod status;
 
@@ -24,6 +25,8 @@ pub use intent::{Intent, cluster_namespace};
 pub use job::Mark;
 pub use outcome::{Ended, Failed, Run, State, is_passing};
 pub use request::{Write, http, report};
+use requested::slot as requested_slot;
+pub use requested::{requested, takes_copies};
 pub use seen::{Cluster, PodRules, may_refer};
 
 /// How often an attempt that failed for a passing reason is repeated.
@@ -144,11 +147,16 @@ fn next(
     if awaits_edit(seen.backup) {
         return (Standing::AwaitsEdit, None);
     }
-    let (scheduled_time, retries) = match slot(seen, intent, status, last) {
+    let (occasion, retries) = match slot(seen, intent, status, last) {
         Slot::None(standing @ (Standing::Done | Standing::Failed)) => return (standing, None),
         _ if intent.is_suspended => return (Standing::Suspended, None),
         Slot::None(standing) => return (standing, None),
-        Slot::Start { scheduled_time, retries } => (scheduled_time, retries),
+        Slot::Start { occasion, retries } => (occasion, retries),
+    };
+    let (scheduled_time, request) = match occasion {
+        Occasion::Demand => (None, None),
+        Occasion::Schedule(time) => (Some(time), None),
+        Occasion::Request(token) => (None, Some(token)),
     };
     let cluster = match ready_cluster(seen) {
         Ok(cluster) => cluster,
@@ -160,6 +168,7 @@ fn next(
         uid: seen.backup.uid().unwrap_or_default(),
         generation: generation(seen.backup),
         scheduled_time,
+        request,
         retries,
         location: format!(
             "{}/{}",
@@ -171,30 +180,44 @@ fn next(
 }
 
 enum Slot {
-    Start { scheduled_time: Option<Timestamp>, retries: u32 },
+    Start { occasion: Occasion, retries: u32 },
     None(Standing),
+}
+
+/// What a run is for.
+enum Occasion {
+    /// The one copy of an EtcdBackup without a schedule.
+    Demand,
+    Schedule(Timestamp),
+    /// The cluster waits for it, with this token.
+    Request(String),
 }
 
 /// What a run is due for, if anything.
 fn slot(seen: &Seen<'_>, intent: &Intent, status: &EtcdBackupStatus, last: Option<&Run>) -> Slot {
+    if let Some(slot @ (Slot::Start { .. } | Slot::None(Standing::Retries(_)))) =
+        requested_slot(seen, intent, status)
+    {
+        return slot;
+    }
     let previous = status.last_run.as_ref();
-    let time = |run: &RunStatus| run.scheduled_time.as_ref().map(|time| time.0);
     if let Some(schedule) = &intent.schedule {
         let created = seen.backup.metadata.creation_timestamp.as_ref().map_or(seen.now, |it| it.0);
         let recorded = status.last_schedule_time.as_ref().map(|time| time.0);
         let started = last.and_then(|run| run.mark.scheduled_time);
         let since = recorded.max(started).unwrap_or(created);
         if let Some(time) = due::due(schedule, since, seen.now) {
-            return Slot::Start { scheduled_time: Some(time), retries: 0 };
+            return Slot::Start { occasion: Occasion::Schedule(time), retries: 0 };
         }
-        return match previous.filter(|run| run.scheduled_time.is_some()) {
-            Some(run) => repeated(seen, status, run, time(run), Standing::Rests),
+        let scheduled = previous.and_then(|run| Some((run, run.scheduled_time.as_ref()?.0)));
+        return match scheduled {
+            Some((run, time)) => repeated(seen, status, run, Occasion::Schedule(time), Standing::Rests),
             None => Slot::None(Standing::Rests),
         };
     }
     match previous {
-        Some(run) => repeated(seen, status, run, time(run), Standing::Failed),
-        None => Slot::Start { scheduled_time: None, retries: 0 },
+        Some(run) => repeated(seen, status, run, Occasion::Demand, Standing::Failed),
+        None => Slot::Start { occasion: Occasion::Demand, retries: 0 },
     }
 }
 
@@ -203,7 +226,7 @@ fn repeated(
     seen: &Seen<'_>,
     status: &EtcdBackupStatus,
     run: &RunStatus,
-    scheduled_time: Option<Timestamp>,
+    occasion: Occasion,
     given_up: Standing,
 ) -> Slot {
     let Some(failure) = status::failure_of(run) else {
@@ -211,7 +234,7 @@ fn repeated(
         return Slot::None(if is_scheduled { Standing::Rests } else { Standing::Done });
     };
     let retries = u32::try_from(run.retries).unwrap_or(u32::MAX);
-    let again = Slot::Start { scheduled_time, retries: retries.saturating_add(1) };
+    let again = Slot::Start { occasion, retries: retries.saturating_add(1) };
     if run.generation != generation(seen.backup) {
         return again;
     }

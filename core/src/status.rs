@@ -5,6 +5,7 @@ mod auth;
 mod backup;
 mod blocked;
 mod conditions;
+mod copy;
 mod facts;
 mod members;
 mod panicked;
@@ -121,6 +122,7 @@ fn seen(
         client_endpoints: vec![basis.names.endpoint(basis.transport().clients.scheme())],
         selector: Some(selector.join(",")),
         conditions: history.conditions(facts::of(&view, cluster)),
+        awaited_backup: copy::awaited(&view),
         last_backup_time: backup::last_success(&basis.seen.backups)
             .map(Time)
             .or(before.last_backup_time.clone()),

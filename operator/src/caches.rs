@@ -98,7 +98,8 @@ impl Caches {
         let ours = || watch_config().labels(CLUSTER_LABEL);
         let preflights = watch_config().labels(PREFLIGHT_LABEL);
         let caches = Self {
-            clusters: watches.open(&watch_config(), key_of_cluster),
+            clusters: watches
+                .open_for(&watch_config(), &[(wake, key_of_cluster), (wake_backups, key_of_awaited)]),
             orders: watches.open(&ours(), key_by_label),
             sets: watches.open(&ours(), key_by_label),
             pods: watches.open(&ours(), key_by_label),
@@ -139,6 +140,12 @@ impl Caches {
 
 fn key_of_cluster(cluster: &EtcdCluster) -> Option<Key> {
     Some(Key { namespace: cluster.namespace()?, name: cluster.name_any() })
+}
+
+/// The EtcdBackup that the cluster waits for.
+fn key_of_awaited(cluster: &EtcdCluster) -> Option<Key> {
+    let awaited = cluster.status.as_ref()?.awaited_backup.clone()?;
+    Some(Key { namespace: awaited.namespace, name: awaited.name })
 }
 
 fn key_of_its_cluster(backup: &EtcdBackup) -> Option<Key> {

@@ -288,6 +288,10 @@ pub struct EtcdBackupStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_run: Option<RunStatus>,
 
+    /// The last attempt that has ended of a copy that the cluster waited for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_requested_run: Option<RunStatus>,
+
     /// The `metadata.generation` that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
@@ -335,6 +339,10 @@ pub struct RunStatus {
     /// The time of the schedule that the run was for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduled_time: Option<Time>,
+
+    /// The `status.awaitedBackup.token` of the cluster that the run was for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<String>,
 
     /// How often the run was repeated.
     pub retries: i32,

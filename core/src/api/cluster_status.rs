@@ -66,6 +66,10 @@ pub struct EtcdClusterStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests: Option<Requests>,
 
+    /// The copy that the operator waits for before it restarts the first member for another version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub awaited_backup: Option<AwaitedBackup>,
+
     /// When the last backup completed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_backup_time: Option<Time>,
@@ -97,6 +101,19 @@ pub struct Requests {
     /// The last rotation of the authorities that sign certificates.
     #[serde(default, rename = "rotateCA", skip_serializing_if = "Option::is_none")]
     pub rotate_ca: Option<RotationRequest>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AwaitedBackup {
+    /// The namespace of the EtcdBackup that takes the copy.
+    pub namespace: String,
+
+    /// The name of the EtcdBackup that takes the copy.
+    pub name: String,
+
+    /// Identifies the copy. Another edit of the spec asks for another copy.
+    pub token: String,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

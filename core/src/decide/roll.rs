@@ -3,6 +3,7 @@
 //! cannot start, every other pod that is created gets the form that all members ran together last.
 
 mod consent;
+mod copy;
 mod preflight;
 mod reason;
 mod unproven;

@@ -98,6 +98,8 @@ pub mod reason {
 
         // What the operator waits for.
         PAUSED = "Paused";
+        /// The copy that precedes another version.
+        AWAITING_BACKUP = "AwaitingBackup";
         BOOTSTRAPPING = "Bootstrapping";
         NO_LEADER = "NoLeader";
         POD_MISSING = "PodMissing";

@@ -26,6 +26,7 @@ impl WaitingOn {
             Self::Template | Self::Preflight { .. } | Self::Rolled { .. } | Self::PodsBack { .. } => {
                 reason::ROLLING_OUT
             }
+            Self::Copy { .. } => reason::AWAITING_BACKUP,
             Self::Consent { .. } => reason::CONSENT_REQUIRED,
             Self::Approval { .. } => reason::APPROVAL_REQUIRED,
             Self::Successor { .. } => reason::AWAITING_RECOVERY,
@@ -57,6 +58,7 @@ impl Refusal {
             Self::NoSuccessor { .. } => reason::NO_SUCCESSOR,
             Self::EditHeld => reason::NOT_ROLLED_OUT,
             Self::PreflightFailed { .. } => reason::PREFLIGHT_FAILED,
+            Self::NoCopy { .. } => reason::BACKUP_FAILED,
             Self::VersionPath(_) | Self::OldEntries { .. } => reason::VERSION_PATH,
             Self::VolumesCannotShrink { .. } => reason::VOLUMES_CANNOT_SHRINK,
             Self::ClassNeedsMembers { .. } => reason::STORAGE_CLASS_NEEDS_MEMBERS,

@@ -222,6 +222,10 @@ impl Terms<'_> {
             WaitingOn::Preflight { ordinals } => {
                 format!("preflight pods to succeed: {}", list(ordinals, |&it| self.bare_preflight(it)))
             }
+            WaitingOn::Copy { backup, problem, token: _ } => {
+                let problem = problem.as_ref().map(|it| format!(": {it}")).unwrap_or_default();
+                format!("a copy by EtcdBackup {backup}, before the version changes{problem}")
+            }
             WaitingOn::Rolled { ordinal, state } => {
                 format!("{} to serve after its restart: {}", self.pod(*ordinal), state.text())
             }
@@ -352,6 +356,10 @@ impl Terms<'_> {
                 "{} on node {node}: {}; no member was restarted: revert the edit, or correct it",
                 self.preflight(*ordinal),
                 exit.once()
+            ),
+            Refusal::NoCopy { backup, problem } => format!(
+                "EtcdBackup {backup} took no copy before the version changes: {problem}; no member was restarted: correct the \
+                 EtcdBackup, set its spec.suspend to true to continue without a copy, or set spec.version back"
             ),
             Refusal::VersionPath(refusal) => format!("spec.version: {refusal}"),
             Refusal::VolumesCannotShrink { wanted_bytes, volumes } => {

@@ -52,6 +52,9 @@ pub struct Mark {
     /// None on demand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduled_time: Option<Timestamp>,
+    /// The token of the cluster that waits for the copy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<String>,
     pub retries: u32,
     /// Where copies of the cluster are stored.
     pub location: String,
@@ -66,9 +69,10 @@ impl Mark {
     pub fn job_name(&self) -> String {
         let name: String = self.name.replace('.', "-").chars().take(LONGEST_NAME).collect();
         let uid: String = self.uid.chars().take(UID_DIGITS).collect();
-        let slot = match self.scheduled_time {
-            Some(time) => (time.as_second() / SECONDS_PER_MINUTE).to_string(),
-            None => format!("g{}", self.generation),
+        let slot = match (&self.request, self.scheduled_time) {
+            (Some(token), _) => format!("r{token}"),
+            (None, Some(time)) => (time.as_second() / SECONDS_PER_MINUTE).to_string(),
+            (None, None) => format!("g{}", self.generation),
         };
         format!("{}-{uid}-{slot}-{}", name.trim_end_matches('-'), self.retries)
     }

@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::{LocalObjectReference, Pod, PodSecurityContext, PodSpec, Toleration};
 use kube::ResourceExt;
 
-use crate::api::{EtcdBackup, EtcdCluster};
+use crate::api::{AwaitedBackup, EtcdBackup, EtcdCluster};
 use crate::backup::layout::cluster_id;
 use crate::desired::stay_on_lost_nodes;
 use crate::form::member_config;
@@ -23,6 +23,8 @@ pub struct Cluster {
     pub endpoints: Vec<String>,
     /// Other namespaces whose backups it allows.
     pub allowed: Vec<String>,
+    /// The copy that it waits for.
+    pub awaited: Option<AwaitedBackup>,
     pub rules: PodRules,
 }
 
@@ -55,6 +57,7 @@ impl Cluster {
             serving: status.and_then(|it| it.ready_replicas).unwrap_or_default(),
             endpoints: members.iter().map(endpoint).collect(),
             allowed: allowed(cluster).map(str::to_owned).collect(),
+            awaited: status.and_then(|it| it.awaited_backup.clone()),
             rules: members.first().map(|(_, spec, _)| PodRules::of(spec)).unwrap_or_default(),
             names,
         }

@@ -29,6 +29,7 @@ pub(super) fn record(before: &EtcdBackupStatus, run: &Run, ended: &Ended) -> Etc
         job: run.job.clone(),
         generation: mark.generation,
         scheduled_time: mark.scheduled_time.map(Time),
+        request: mark.request.clone(),
         retries: i32::try_from(mark.retries).unwrap_or(i32::MAX),
         failure: ended.failure.as_ref().map(|it| it.reason.to_owned()),
         message: ended.failure.as_ref().map(|it| it.message.clone()),
@@ -37,6 +38,11 @@ pub(super) fn record(before: &EtcdBackupStatus, run: &Run, ended: &Ended) -> Etc
     let mut next = EtcdBackupStatus {
         start_time: Some(Time(run.created)),
         completion_time: Some(Time(ended.at)),
+        last_requested_run: mark
+            .request
+            .as_ref()
+            .map(|_| last_run.clone())
+            .or(before.last_requested_run.clone()),
         last_run: Some(last_run),
         consecutive_failures: failed
             .then(|| before.consecutive_failures.unwrap_or_default().saturating_add(1)),

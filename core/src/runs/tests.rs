@@ -555,3 +555,6 @@ fn jobs_of_a_previous_object_of_the_name_are_deleted_and_others_are_not() {
 
 #[path = "properties.rs"]
 mod properties;
+
+#[path = "requested/tests.rs"]
+mod requested;

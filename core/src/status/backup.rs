@@ -42,8 +42,8 @@ mod tests {
     #[test]
     fn one_backup_that_fails_is_named_although_others_succeed_and_none_is_no_condition() {
         let time: Timestamp = "2026-11-18T02:00:09Z".parse().expect("a time");
-        let (good, new) = (Backup { last_success: Some(time), problem: None }, Backup::default());
-        let bad = Backup { last_success: None, problem: Some("StoreDenied: 403".into()) };
+        let (good, new) = (Backup { last_success: Some(time), ..Backup::default() }, Backup::default());
+        let bad = Backup { problem: Some("StoreDenied: 403".into()), ..Backup::default() };
         let of = |all: &[(&str, &Backup)]| {
             let all: BTreeMap<_, _> =
                 all.iter().map(|(name, it)| ((*name).to_owned(), (*it).clone())).collect();

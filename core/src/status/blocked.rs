@@ -21,8 +21,10 @@ impl View<'_> {
 
     /// The same, as far as it does not depend on whether the spec is valid.
     pub fn blocked(&self) -> Option<(&'static str, String)> {
-        // That an edit is held or fails its trial concerns no member, and other conditions report it.
-        let elsewhere = |it: &&Refusal| matches!(it, Refusal::EditHeld | Refusal::PreflightFailed { .. });
+        // That an edit is held, fails its trial or lacks a copy concerns no member, and other conditions report it.
+        let elsewhere = |it: &&Refusal| {
+            matches!(it, Refusal::EditHeld | Refusal::PreflightFailed { .. } | Refusal::NoCopy { .. })
+        };
         let refusals = self.basis.plan.refusals.iter().filter(|it| !elsewhere(it));
         let refusals: Vec<_> = refusals.collect();
         if let Some(first) = refusals.first() {

@@ -249,8 +249,9 @@ fn at_rest(view: &View<'_>) -> (Value, &'static str, String) {
     if let Some(pending) = auth::pending(view) {
         return (Value::True, reason::AUTH_PENDING, pending);
     }
-    let is_about_trial = |it: &&Refusal| matches!(it, Refusal::PreflightFailed { .. });
-    if let Some(failed) = view.basis.plan.refusals.iter().find(is_about_trial) {
+    let precedes_rollout =
+        |it: &&Refusal| matches!(it, Refusal::PreflightFailed { .. } | Refusal::NoCopy { .. });
+    if let Some(failed) = view.basis.plan.refusals.iter().find(precedes_rollout) {
         return (Value::False, failed.reason(), "blocked, see condition RolloutStalled".into());
     }
     if !not_applied.is_empty() || view.refused_rollout().is_some() {

@@ -125,6 +125,9 @@ impl Rollout<'_> {
         if let Some(before_the_first) = self.stalled_trial() {
             return before_the_first;
         }
+        if let Some(before_the_first) = self.stalled_copy() {
+            return before_the_first;
+        }
         let unproven: Vec<_> = self.unproven().collect();
         let lasting: Vec<_> = unproven.iter().filter(|(_, cause)| cause.lasting).collect();
         let Some((first, cause)) = lasting.first().copied().or(unproven.first()) else {

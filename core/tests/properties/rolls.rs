@@ -1,9 +1,13 @@
 //! What holds for every snapshot of a cluster whose members get another form.
 
+use std::collections::BTreeMap;
+
 use etcd_operator_core::assess::assess;
 use etcd_operator_core::decide::{Goal, decide};
 use etcd_operator_core::form::{Digest, Wanted};
-use etcd_operator_core::observed::{Observed, Ordinal, Pod, PreflightState};
+use etcd_operator_core::observed::{
+    Backup, CopyResult, Observed, Ordinal, Pod, PreflightState, RequestedCopy,
+};
 use etcd_operator_core::plan::{Action, Plan};
 use etcd_operator_core::quorum::quorum;
 use etcd_operator_core::schedule::Opening;
@@ -56,6 +60,17 @@ proptest! {
     }
 
     #[test]
+    fn no_serving_member_gets_another_version_first_without_a_copy((goal, mut seen) in anything(), backups in backups()) {
+        seen.backups = backups;
+        let plan = decide(&goal, &seen);
+        for ordinal in ended(&plan).filter(|it| !seen.cluster.deleting && serves(*it, &seen)) {
+            prop_assert!(!changes_version(ordinal, &goal, &seen) || is_copied(&seen), "{ordinal}: {plan}");
+        }
+        let enables = plan.actions.iter().any(|it| matches!(it, Action::EnableDowngrade { .. }));
+        prop_assert!(!enables || is_copied(&seen) || begun(&goal, &seen), "{plan}");
+    }
+
+    #[test]
     fn a_settled_cluster_has_no_preflight_pods((goal, seen) in anything()) {
         let plan = decide(&goal, &seen);
         let judged = plan == Plan::default() && !seen.cluster.deleting && goal.form.is_some();
@@ -92,6 +107,49 @@ proptest! {
             prop_assert!(!ends && !keeps, "record {record}: {plan}");
         }
     }
+}
+
+const TOKEN: &str = "uid-1";
+
+fn backups() -> impl Strategy<Value = BTreeMap<String, Backup>> {
+    let result = prop_oneof![
+        Just(CopyResult::Taken),
+        Just(CopyResult::Retrying(String::new())),
+        Just(CopyResult::Failed(String::new()))
+    ];
+    let token = prop_oneof![3 => Just(TOKEN.to_owned()), 1 => Just("uid-0".to_owned())];
+    let requested = prop::option::of((token, result))
+        .prop_map(|it| it.map(|(token, result)| RequestedCopy { token, result }));
+    let backup = (prop::bool::weighted(0.8), requested).prop_map(|(takes_copies, requested)| Backup {
+        takes_copies,
+        requested,
+        ..Backup::default()
+    });
+    prop::collection::vec(backup, 0..3).prop_map(|all| {
+        all.into_iter().enumerate().map(|(number, it)| (format!("ns/b{number}"), it)).collect()
+    })
+}
+
+/// Whether this member gets another version, and none has it yet.
+fn changes_version(ordinal: Ordinal, goal: &Goal, seen: &Observed) -> bool {
+    let members = seen.etcd.members.known();
+    let version =
+        members.and_then(|members| members.at(ordinal)).and_then(|(id, _)| answer_of(seen, id)?.version);
+    goal.form.as_ref().is_some_and(|wanted| version != Some(wanted.version)) && !begun(goal, seen)
+}
+
+fn begun(goal: &Goal, seen: &Observed) -> bool {
+    let Some(wanted) = &goal.form else { return true };
+    staying(seen).any(|(it, _)| is_proven(it, wanted, seen))
+}
+
+/// Whether an EtcdBackup has the copy, or none takes any.
+fn is_copied(seen: &Observed) -> bool {
+    let uid: String = seen.cluster.uid.chars().take(8).collect();
+    let token = format!("{uid}-{}", seen.cluster.generation.unwrap_or_default());
+    let has_it = |it: &RequestedCopy| it.token == token && it.result == CopyResult::Taken;
+    let mut active = seen.backups.values().filter(|it| it.takes_copies).peekable();
+    active.peek().is_none() || active.any(|it| it.requested.as_ref().is_some_and(has_it))
 }
 
 fn template(seen: &Observed) -> Option<&Digest> {

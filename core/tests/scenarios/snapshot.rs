@@ -10,9 +10,9 @@ use etcd_operator_core::form::{Digest, Wanted};
 use etcd_operator_core::member::MemberProgress;
 use etcd_operator_core::names::ANNOTATION_OF;
 use etcd_operator_core::observed::{
-    Alarm, Answer, Blocked, Claim, Cluster, ClusterId, Exit, FormRecord, Formed, LossSign, Member, MemberId,
-    Members, Node, NodeLoss, Nodes, Observed, Order, Ordinal, Pod, Preflight, PreflightState, Process,
-    Resize, Seen, Set, Unanswered, Unread, VolumeForm,
+    Alarm, Answer, Backup, Blocked, Claim, Cluster, ClusterId, CopyResult, Exit, FormRecord, Formed,
+    LossSign, Member, MemberId, Members, Node, NodeLoss, Nodes, Observed, Order, Ordinal, Pod, Preflight,
+    PreflightState, Process, RequestedCopy, Resize, Seen, Set, Unanswered, Unread, VolumeForm,
 };
 use etcd_operator_core::schedule::{Schedule, Window};
 use etcd_operator_core::snapshot::Snapshot;
@@ -105,6 +105,7 @@ fn understand(words: &[&str], goal: &mut Goal, seen: &mut Observed) -> Result<()
         ("preflight" | "preflights", [which, rest @ ..]) => {
             range(which, 10)?.try_for_each(|ordinal| read_preflight(Ordinal(ordinal as u8), rest, seen))
         }
+        ("backup", [name, rest @ ..]) => read_backup(name, rest, seen),
         ("claim" | "claims", [which, rest @ ..]) => {
             range(which, 10)?.try_for_each(|ordinal| read_claim(Ordinal(ordinal as u8), rest, seen))
         }
@@ -480,6 +481,33 @@ fn read_preflight(ordinal: Ordinal, words: &[&str], seen: &mut Observed) -> Resu
         }
     }
     seen.preflights.insert(ordinal, preflight);
+    Ok(())
+}
+
+/// An EtcdBackup that takes copies by a schedule.
+fn read_backup(name: &str, words: &[&str], seen: &mut Observed) -> Result<()> {
+    let mut backup = Backup { takes_copies: true, ..Backup::default() };
+    let denied = || "StoreDenied: take: 403".to_owned();
+    for word in words {
+        let (word, generation) = word.split_once('@').unwrap_or((word, "0"));
+        let requested = |result| {
+            // Of the UID of the cluster, the first digits.
+            Some(RequestedCopy { token: format!("cluster--{generation}"), result })
+        };
+        match word {
+            "gone" => {
+                seen.backups.remove(name);
+                return Ok(());
+            }
+            "suspended" => backup.takes_copies = false,
+            "blocked" => backup.waits = Some("no node takes the pod of Job it".into()),
+            "taken" => backup.requested = requested(CopyResult::Taken),
+            "retrying" => backup.requested = requested(CopyResult::Retrying(denied())),
+            "failed" => backup.requested = requested(CopyResult::Failed(denied())),
+            _ => return Err(format!("{word} is not understood")),
+        }
+    }
+    seen.backups.insert(name.into(), backup);
     Ok(())
 }
 

@@ -186,6 +186,9 @@ fn shown(before: Option<&EtcdClusterStatus>, status: &EtcdClusterStatus) -> Stri
     for (name, value) in facts {
         text.extend(value.iter().map(|value| format!(", {name} {value}")));
     }
+    text.extend(
+        status.awaited_backup.iter().map(|it| format!(", awaits {}/{} {}", it.namespace, it.name, it.token)),
+    );
     text.push('\n');
     for condition in status.conditions.iter().filter(|it| !is_well(it)) {
         let Condition { type_, status, reason, message, .. } = condition;

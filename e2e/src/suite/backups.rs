@@ -7,7 +7,7 @@ use ::testbed::store::{Options, S3};
 use anyhow::{Context as _, Result, ensure};
 use etcd_operator_core::api::{BackupPhase, EtcdBackup, EtcdBackupStatus, EtcdCluster};
 use etcd_operator_core::backup::manifest::Manifest;
-use etcd_operator_core::names::condition;
+use etcd_operator_core::names::{condition, reason};
 use futures::FutureExt;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
@@ -22,6 +22,7 @@ use crate::test::{Test, Topology};
 use crate::wait;
 
 const VERSION: &str = "v3.6.16";
+const PREVIOUS: &str = "v3.5.35";
 const PATH: &str = "e2e";
 const KEYS: &str = "s3-credentials";
 const AUTHORITY: &str = "s3-authority";
@@ -31,15 +32,20 @@ pub fn tests(field: &Topology) -> Vec<Test> {
         field.shared("backups::on_demand_over_tls", |c| on_demand(c).boxed_local()).smoke(),
         field.shared("backups::scheduled_with_retention", |c| scheduled(c).boxed_local()),
         field.shared("backups::a_missing_key_is_named", |c| missing_key(c).boxed_local()),
+        field.shared("backups::an_upgrade_waits_for_a_copy", |c| upgrade(c).boxed_local()),
     ]
 }
 
 /// A cluster with TLS, and a store.
 async fn prepared(context: &Context, with_auth: bool) -> Result<(Operated, S3)> {
-    ::testbed::image::ensure_etcd(VERSION).await.context("cannot create the image")?;
+    prepared_with(context, VERSION, with_auth).await
+}
+
+async fn prepared_with(context: &Context, version: &str, with_auth: bool) -> Result<(Operated, S3)> {
+    ::testbed::image::ensure_etcd(version).await.context("cannot create the image")?;
     context.operator().await?;
     let security = json!({"auth": {"enabled": with_auth}});
-    let cluster = asked_for(context, 3, json!({"version": VERSION, "security": security})).await?;
+    let cluster = asked_for(context, 3, json!({"version": version, "security": security})).await?;
     cluster.wait_until_settled(3).await?;
     let store = S3::start_for_pods(Options { tls: true, ..Options::default() }).await?;
     create_secret(context, AUTHORITY, json!({"ca.crt": std::fs::read_to_string(store.authority())?})).await?;
@@ -172,4 +178,53 @@ async fn missing_key(context: &Context) -> Result<()> {
     until(context, "once", "the missing Secret is named", named).await?;
     create_keys(context).await?;
     until(context, "once", "the backup completed", |it| it.phase == Some(BackupPhase::Completed)).await
+}
+
+/// No member restarts while the store rejects the copy; with the right keys the copy is taken, and then the members restart.
+async fn upgrade(context: &Context) -> Result<()> {
+    let (cluster, store) = prepared_with(context, PREVIOUS, false).await?;
+    ::testbed::image::ensure_etcd(VERSION).await.context("cannot create the image")?;
+    let wrong = json!({"AWS_ACCESS_KEY_ID": S3::ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": "wrong"});
+    create_secret(context, KEYS, wrong).await?;
+    create(context, &store, "yearly", json!({"schedule": "0 0 1 1 *"})).await?;
+    let history = context.writers(&cluster).await?;
+    let pods = uids(&cluster).await?;
+    cluster.edit(json!({"spec": {"version": VERSION}})).await?;
+    let stalled = |it: &EtcdCluster| {
+        let conditions = it.status.iter().flat_map(|status| &status.conditions);
+        conditions.into_iter().any(|it| {
+            it.type_ == condition::ROLLOUT_STALLED
+                && it.status == "True"
+                && it.reason == reason::BACKUP_FAILED
+        })
+    };
+    cluster.wait_for("the rollout is stalled, because the copy failed", stalled).await?;
+    ensure!(uids(&cluster).await? == pods, "a member restarted without a copy");
+    let secrets = Api::<Secret>::namespaced(context.client().clone(), &context.namespace);
+    let right = Patch::Merge(json!({"stringData": {"AWS_SECRET_ACCESS_KEY": S3::SECRET_KEY}}));
+    secrets.patch(KEYS, &PatchParams::default(), &right).await?;
+    let again = Patch::Merge(json!({"spec": {"compression": true}}));
+    backups(context).patch("yearly", &PatchParams::default(), &again).await?;
+    let is_taken =
+        |it: &EtcdBackupStatus| it.last_requested_run.as_ref().is_some_and(|run| run.failure.is_none());
+    until(context, "yearly", "the copy is taken", is_taken).await?;
+    let upgraded = |it: &EtcdCluster| {
+        let status = it.status.clone().unwrap_or_default();
+        let ready = status.conditions.iter().any(|it| it.type_ == condition::READY && it.status == "True");
+        ready && status.version.as_deref() == Some(VERSION)
+    };
+    cluster.wait_for("all members run the new version", upgraded).await?;
+    let status = status_of(context, "yearly").await?;
+    let taken_from = status.etcd_version.context("no copy")?;
+    ensure!(PREVIOUS.ends_with(&taken_from), "the copy is of {taken_from}");
+    let copied_at = status.copies.first().context("no copy")?.time.0.as_second();
+    for (name, pod) in cluster.pods().await? {
+        let created = pod.metadata.creation_timestamp.context("no time")?.0.as_second();
+        ensure!(created >= copied_at, "{name} restarted before the copy");
+    }
+    judged(context, history).await
+}
+
+async fn uids(cluster: &Operated) -> Result<BTreeSet<Option<String>>> {
+    Ok(cluster.pods().await?.into_values().map(|pod| pod.metadata.uid).collect())
 }

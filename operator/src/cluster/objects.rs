@@ -16,6 +16,7 @@ use futures::future::try_join_all;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::api::ListParams;
 use kube::runtime::reflector::ObjectRef;
 use kube::{Api, Client, ResourceExt};
 
@@ -65,10 +66,13 @@ pub fn cached(caches: &Caches, cluster: Arc<EtcdCluster>, names: &Names) -> Obje
 
 /// Those that refer to the cluster and are allowed to.
 fn backups(caches: &Caches, cluster: &EtcdCluster) -> Vec<Arc<EtcdBackup>> {
-    let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
-    let of_it =
-        |backup: &EtcdBackup| backup.spec.cluster_name == name && cluster_namespace(backup) == namespace;
-    caches.backups.all_that(|backup| of_it(backup) && may_refer(backup, cluster))
+    caches.backups.all_that(|backup| is_of(backup, cluster))
+}
+
+fn is_of(backup: &EtcdBackup, cluster: &EtcdCluster) -> bool {
+    backup.spec.cluster_name == cluster.name_any()
+        && cluster_namespace(backup) == cluster.namespace().unwrap_or_default()
+        && may_refer(backup, cluster)
 }
 
 /// As they are now; none if the cluster is gone, or is another one of the same name.
@@ -77,7 +81,9 @@ fn backups(caches: &Caches, cluster: &EtcdCluster) -> Vec<Arc<EtcdBackup>> {
 /// caught up, a tenth of a second later, but a name at once. What the peer Service lists is as cached. Nothing goes
 /// wrong by it, because it names pods by their UIDs: at worst one that is listed by now is waited for. Services, the
 /// budget and the network policy are asked for only if the caches do not have them: then somebody else may have their names.
-/// Preflight pods are asked for only if there can be any: they come after the record of a form.
+/// Preflight pods are asked for only if there can be any: they come after the record of a form. EtcdBackups are listed while the
+/// version changes, because no member restarts for another one before they have taken a copy; those of other namespaces are as
+/// cached.
 pub async fn live(
     client: &Client,
     caches: &Caches,
@@ -113,13 +119,20 @@ pub async fn live(
         }
     };
     let tried = if record.is_some() || !known.preflights.is_empty() { ordinals } else { 0 };
-    let (pods, preflights, claims, services, budget, policy) = futures::try_join!(
+    let backups = async {
+        match changes_version(&cluster) {
+            true => listed_backups(client, &cluster, known.backups.clone()).await,
+            false => Ok(known.backups.clone()),
+        }
+    };
+    let (pods, preflights, claims, services, budget, policy, backups) = futures::try_join!(
         read_all::<Pod>(client, names, ordinals, Object::Pod),
         read_all::<Pod>(client, names, tried, Object::Preflight),
         read_all::<PersistentVolumeClaim>(client, names, ordinals, Object::Claim),
         try_join_all(services),
         budget,
         policy,
+        backups,
     )?;
     let mut taken = BTreeSet::new();
     known.services.extend(our_services(services, &cluster, &mut taken));
@@ -145,8 +158,27 @@ pub async fn live(
         taken,
         cluster,
         nodes: known.nodes,
-        backups: known.backups,
+        backups,
     }))
+}
+
+/// Whether some member runs another version than the spec asks for, or whether that is not known.
+fn changes_version(cluster: &EtcdCluster) -> bool {
+    let lowest = cluster.status.as_ref().and_then(|status| status.version.as_ref());
+    lowest != Some(&cluster.spec.version)
+}
+
+/// Those of the cluster's own namespace as they are now.
+async fn listed_backups(
+    client: &Client,
+    cluster: &EtcdCluster,
+    known: Vec<Arc<EtcdBackup>>,
+) -> Result<Vec<Arc<EtcdBackup>>, kube::Error> {
+    let namespace = cluster.namespace().unwrap_or_default();
+    let list = Api::<EtcdBackup>::namespaced(client.clone(), &namespace).list(&ListParams::default()).await?;
+    let own = list.items.into_iter().filter(|backup| is_of(backup, cluster)).map(Arc::new);
+    let others = known.into_iter().filter(|backup| backup.namespace().as_ref() != Some(&namespace));
+    Ok(own.chain(others).collect())
 }
 
 fn our_services(

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use etcd_operator_core::api::{BackupPhase, EtcdBackup};
+use etcd_operator_core::api::{BackupPhase, EtcdBackup, EtcdClusterStatus};
 use etcd_operator_core::backup::manifest::Manifest;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Pod, Secret};
@@ -11,6 +11,7 @@ use kube::api::{ListParams, PostParams};
 use serde_json::{Value, json};
 use testbed::store::{Options, S3};
 
+use crate::inside::{PATCHED, TWO_LEARNERS};
 use crate::stage::Stage;
 use crate::world::{CLUSTER, address_in, world};
 
@@ -49,6 +50,57 @@ impl Backups {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
+}
+
+/// The operator is replaced while the Job runs, and the version changes after it has completed.
+pub fn precedes_another_version() {
+    let world = world();
+    world.runtime.block_on(async {
+        let mut stage = Stage::start(world).await;
+        stage.create(json!({"size": 1, "version": PATCHED})).await;
+        let address = address_in(&stage.namespace, OF_THE_STORE).expect("an address");
+        let store =
+            S3::start_at(address, Options { tls: true, ..Options::default() }).await.expect("a store");
+        let mut spec = to_s3(&store);
+        spec["schedule"] = json!("0 0 1 1 *");
+        let spec = serde_json::from_value(spec).expect("it is a spec");
+        let all = Backups::of(&stage);
+        all.backups
+            .create(&PostParams::default(), &EtcdBackup::new(BACKUP, spec))
+            .await
+            .expect("it is valid");
+        let uid = async |all: &Backups| {
+            all.pods.get_opt("kv-0").await.expect("a pod").and_then(|it| it.metadata.uid)
+        };
+        let before = uid(&all).await;
+        stage.edit(&json!({"version": TWO_LEARNERS})).await.expect("it is valid");
+        // Without the Secret, the Job does not start.
+        all.until("no Job", async |all| !all.all_jobs().await.is_empty()).await;
+        assert_eq!(cluster_status(&stage).await.awaited_backup.map(|it| it.name).as_deref(), Some(BACKUP));
+        stage.end_operator().await;
+        create_secrets(&stage, &store).await;
+        stage.start_operator();
+        all.until("the version does not change", async |_| {
+            cluster_status(&stage).await.version.as_deref() == Some(TWO_LEARNERS)
+        })
+        .await;
+
+        let jobs = all.all_jobs().await;
+        let ended = jobs[0].status.as_ref().and_then(|status| status.completion_time.clone());
+        let pod = all.pods.get("kv-0").await.expect("it is there");
+        assert_eq!(jobs.len(), 1);
+        assert_ne!(pod.metadata.uid, before);
+        assert!(ended.is_some() && ended <= pod.metadata.creation_timestamp, "{ended:?}: {:?}", pod.metadata);
+        let status = all.backup().await.status.expect("it has one");
+        assert_eq!(status.etcd_version.as_deref(), Some(PATCHED), "the copy is of the previous version");
+        assert!(status.last_requested_run.is_some_and(|run| run.failure.is_none()));
+        assert_eq!(cluster_status(&stage).await.awaited_backup, None);
+        stage.end().await;
+    });
+}
+
+async fn cluster_status(stage: &Stage) -> EtcdClusterStatus {
+    stage.clusters.get(CLUSTER).await.expect("it is there").status.unwrap_or_default()
 }
 
 fn is(job: &Job, type_: &str) -> bool {

@@ -14,7 +14,7 @@ const SCRATCH: &str = "/var/tmp";
 pub const ONE_LEARNER: &str = "3.5.21";
 pub const TWO_LEARNERS: &str = "3.6.16";
 /// The newest patch of the first.
-const PATCHED: &str = "3.5.35";
+pub const PATCHED: &str = "3.5.35";
 pub const NEWEST: &str = "3.7.3";
 pub const VERSIONS: [&str; 4] = [ONE_LEARNER, PATCHED, TWO_LEARNERS, NEWEST];
 

@@ -57,6 +57,10 @@ fn trials() -> Vec<Trial> {
             .with_ignored_flag(true),
         trial("single_requests_fail", requests::fail),
         trial("a_backup_is_taken_while_no_operator_runs", backups::taken_while_no_operator_runs),
+        trial(
+            "the_version_changes_after_a_copy_although_the_operator_is_replaced",
+            backups::precedes_another_version,
+        ),
         trial("containers_of_a_job_run_in_order_and_leave_messages", jobs::in_order),
         trial("a_job_whose_pod_is_deleted_gets_another_one", jobs::deleted),
         trial("an_init_container_that_fails_ends_the_pod_of_a_job", jobs::failed),

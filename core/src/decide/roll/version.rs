@@ -44,6 +44,9 @@ impl<'a> Roll<'a> {
         if let Some(alarm) = self.facts.alarms().first() {
             return Some(Next::Wait(WaitingOn::AlarmsCleared { kind: alarm.kind.clone() }));
         }
+        if let Some(next) = self.before_first() {
+            return Some(next);
+        }
         if log::matters(self.wanted.version) {
             return self.before_log_is_read(members);
         }
