@@ -15,6 +15,7 @@ pub mod log;
 mod metrics;
 mod page;
 mod peers;
+pub mod restore;
 pub mod settings;
 pub mod tls;
 mod volume;

@@ -2,13 +2,14 @@
 
 use std::process::ExitCode;
 
-use etcd_agent::{guard, install, log, settings};
+use etcd_agent::{guard, install, log, restore, settings};
 
 const USAGE: &str = "\
 Starts etcd in a member's pod once it is safe.
 
 Usage: etcd-agent install DIRECTORY    copy this program to DIRECTORY
        etcd-agent start                become etcd as soon as it is safe to start it
+       etcd-agent restore              make the data of a member from a snapshot on its volume
        etcd-agent --version";
 
 /// In whichever thread: an agent without one of its threads would wait for ever, and the kubelet starts it again.
@@ -37,6 +38,19 @@ fn main() -> ExitCode {
             log::error("cannot start etcd", &error);
             settings::leave_message(&log::chain(&error));
             ExitCode::FAILURE
+        }
+        ["restore"] => {
+            let (message, code) = match restore::restore() {
+                Ok(restored) => {
+                    (serde_json::to_string(&restored).expect("text is always JSON"), ExitCode::SUCCESS)
+                }
+                Err(error) => {
+                    log::error("cannot restore", &error);
+                    (log::chain(&error), ExitCode::FAILURE)
+                }
+            };
+            settings::leave_message(&message);
+            code
         }
         ["--version"] => {
             println!("etcd-agent {}", env!("CARGO_PKG_VERSION"));

@@ -55,7 +55,7 @@ impl Error {
 pub fn look(volume: &Path) -> Result<Volume, Error> {
     let data = volume.join(path::DATA);
     Ok(Volume {
-        has_log: has_log(&data)?,
+        has_log: has_log_in(&data)?,
         has_remains: has_files(&data)?,
         identity: identity(&volume.join(path::IDENTITY))?,
     })
@@ -86,7 +86,7 @@ pub fn sign(volume: &Path, run: &Path, identity: &Identity) -> Result<(), Error>
     write(volume, identity)
 }
 
-fn write(directory: &Path, identity: &Identity) -> Result<(), Error> {
+pub fn write(directory: &Path, identity: &Identity) -> Result<(), Error> {
     let path = directory.join(path::IDENTITY);
     let text = serde_json::to_vec(identity).expect("text is always JSON");
     let failed = |source| Error::of(&path, source, |path, source| Error::Write { path, source });
@@ -119,7 +119,7 @@ pub fn put_remains_aside(volume: &Path) -> Result<(), Error> {
 }
 
 /// etcd's own test: a file that ends so, where it keeps its log.
-fn has_log(data: &Path) -> Result<bool, Error> {
+pub fn has_log_in(data: &Path) -> Result<bool, Error> {
     let path = data.join("member/wal");
     let entries = entries(&path)?;
     Ok(entries.iter().any(|entry| entry.file_name().to_string_lossy().ends_with(".wal")))

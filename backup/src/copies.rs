@@ -138,6 +138,21 @@ async fn remove(store: &Store, layout: &Layout, manifest: &Manifest) -> Result<(
     Ok(())
 }
 
+/// All that this version can read, oldest first.
+pub async fn manifests(store: &Store, layout: &Layout) -> Result<Vec<Manifest>, Error> {
+    let mut manifests = Vec::new();
+    for name in names(store, layout).await? {
+        match read(store, layout, &name).await {
+            Ok(Ok(manifest)) => manifests.push(manifest),
+            Ok(Err(unreadable)) => eprintln!("skipping copy {name}: {unreadable}"),
+            // It was deleted meanwhile.
+            Err(Error::NotFound(_)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(manifests)
+}
+
 async fn read(
     store: &Store,
     layout: &Layout,

@@ -8,6 +8,7 @@ mod error;
 mod etcd;
 mod probe;
 mod read;
+mod restore;
 mod snapshot;
 mod store;
 mod take;
@@ -21,7 +22,7 @@ use clap::{Parser, Subcommand};
 use etcd_operator_core::backup::FormatVersion;
 use etcd_operator_core::backup::inputs::{INPUTS_VARIABLE, Inputs};
 use etcd_operator_core::backup::layout::CopyName;
-use etcd_operator_core::backup::report::{Done, Failure, Outcome, Report};
+use etcd_operator_core::backup::report::{Done, Failure, Outcome, Report, Summary};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::decode::identities;
@@ -86,7 +87,23 @@ enum Verb {
         /// A file with the age identity of an encrypted copy
         #[arg(long)]
         identity: Option<PathBuf>,
+        #[command(flatten)]
+        restore: ForRestore,
     },
+}
+
+/// For a restore into a new member.
+#[derive(clap::Args)]
+struct ForRestore {
+    /// Fetch the copy that has exactly this revision
+    #[arg(long, conflicts_with = "name")]
+    revision: Option<i64>,
+    /// Fetch only what this version of etcd can use, if the volume has room for the restore, and replace the file
+    #[arg(long)]
+    for_etcd: Option<String>,
+    /// Fetch nothing if this file exists
+    #[arg(long)]
+    unless_exists: Option<PathBuf>,
 }
 
 #[tokio::main(worker_threads = 2)]
@@ -142,9 +159,19 @@ async fn others(inputs: &Inputs, verb: Verb) -> Result<Done, Error> {
         }
         Verb::Delete { names } => copies::delete(&store, &layout()?, &names).await,
         Verb::Prune => copies::prune(&store, &layout()?, inputs).await,
-        Verb::Fetch { name, output, identity } => {
-            let (layout, identities) = (layout()?, identity.as_deref().map(identities).transpose()?);
-            let manifest = copies::find(&store, &layout, name.as_ref()).await?;
+        Verb::Fetch { name, output, identity, restore } => {
+            let identities = identity.as_deref().map(identities).transpose()?;
+            let layout = restore::layout(&store, inputs).await?;
+            let manifest = match restore.revision {
+                Some(revision) => restore::with_revision(&store, &layout, revision).await?,
+                None => copies::find(&store, &layout, name.as_ref()).await?,
+            };
+            if restore.unless_exists.is_some_and(|file| file.exists()) {
+                return Ok(Done::Fetch { copy: Summary::from(&manifest) });
+            }
+            if let Some(version) = &restore.for_etcd {
+                restore::prepare(&manifest, version, &output)?;
+            }
             read::fetch(&store, &layout, manifest, identities, &output).await
         }
     }

@@ -26,7 +26,9 @@ pub use options::{AutoCompactionMode, Options};
 pub use pod_template::PodTemplate;
 pub use quantity::Quantity;
 pub use repair::{MAX_NODE_LOSS_GRACE_SECONDS, MIN_NODE_LOSS_GRACE_SECONDS, Repair};
-pub use restore::{EtcdRestore, EtcdRestoreSpec, EtcdRestoreStatus, RestorePhase, RestoreType};
+pub use restore::{
+    EtcdRestore, EtcdRestoreSpec, EtcdRestoreStatus, RestorePhase, RestoreSource, RestoreType, RevisionBump,
+};
 pub use storage::{DeletePolicy, StopPolicy, Storage, TemplateMetadata, VolumeClaimTemplate};
 pub use verdicts::{FieldVerdict, VERDICTS, Verdict};
 

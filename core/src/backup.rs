@@ -7,6 +7,7 @@ pub mod layout;
 pub mod manifest;
 pub mod page;
 pub mod report;
+pub mod restorable;
 pub mod retention;
 pub mod source;
 

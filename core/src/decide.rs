@@ -197,6 +197,11 @@ pub fn decide(goal: &Goal, seen: &Observed) -> Plan {
     if !seen.cluster.finalizer {
         return Plan::act(Action::AddFinalizer);
     }
+    let restored_by = seen.cluster.restore.as_ref().filter(|_| seen.cluster.formed.is_none());
+    // What was restored serves once before it is stopped: a stop can delete it.
+    if goal.size == 0 && restored_by.is_some() {
+        return decide(&Goal { size: 1, ..goal.clone() }, seen);
+    }
     if let Some(plan) = foreign_volumes(goal, seen) {
         return plan;
     }
@@ -211,6 +216,10 @@ pub fn decide(goal: &Goal, seen: &Observed) -> Plan {
     let facts = assess(seen);
     if let Some(cluster) = facts.cluster.filter(|_| seen.cluster.formed.is_none()) {
         return Plan::act(Action::RecordFormed { cluster });
+    }
+    // A volume with restored data has a label, and then its member starts as after a stop. Nothing else bootstraps the cluster.
+    if let Some(restore) = restored_by.filter(|_| facts.quorum == Quorum::NotBootstrapped) {
+        return Plan::wait(WaitingOn::Restore { restore: restore.clone() });
     }
     // A stop restarts nothing that serves, but it needs pods that can start: without a quorum, and for the last member.
     let stuck = stop::needs_starts(goal, &facts);

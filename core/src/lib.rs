@@ -33,6 +33,7 @@ pub mod order;
 pub mod plan;
 pub mod quorum;
 pub mod request;
+pub mod restores;
 pub mod round;
 mod rules;
 pub mod runs;

@@ -19,6 +19,9 @@ pub const ANNOTATION_OF: &str = "etcd.etcd.io/";
 pub const FINALIZER: &str = "etcd.etcd.io/finalizer";
 /// On an EtcdCluster: the UID of the former cluster of this name whose volumes it is to take over.
 pub const ADOPT_ANNOTATION: &str = "etcd.etcd.io/adopt-volumes-of";
+/// On everything of the operator, with the name of its program: what selects Jobs and their pods.
+pub const NAME_LABEL: &str = "app.kubernetes.io/name";
+pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
 /// On everything that belongs to a cluster: the cluster's name.
 pub const CLUSTER_LABEL: &str = "etcd.etcd.io/cluster";
 /// On claims: the EtcdCluster they were made for. Names come back; UIDs do not.
@@ -42,7 +45,11 @@ pub const CLIENT_LABEL: &str = "etcd.etcd.io/client-of";
 pub const BACKUP_LABEL: &str = "etcd.etcd.io/backup-of";
 /// On Jobs that take backups and their pods: which EtcdBackup they are for, and which run.
 pub const RUN_ANNOTATION: &str = "etcd.etcd.io/backup-run";
-/// On an EtcdCluster: other namespaces whose EtcdBackups can refer to it, separated by commas.
+/// On an EtcdCluster that an EtcdRestore creates, and on everything else that it creates: which EtcdRestore it is. Until its data
+/// is there, no member of the cluster starts.
+pub const RESTORE_ANNOTATION: &str = "etcd.etcd.io/restore";
+/// On an EtcdCluster: other namespaces whose EtcdBackups can refer to it, separated by commas; on an EtcdBackup, those whose
+/// EtcdRestores can.
 pub const ALLOW_FROM_ANNOTATION: &str = "etcd.etcd.io/allow-from-namespaces";
 /// On preflight pods: the digest of what they try.
 pub const PROOF_ANNOTATION: &str = "etcd.etcd.io/proof";

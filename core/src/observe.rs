@@ -39,6 +39,7 @@ use crate::observed::{
 };
 use crate::order::{self, BootstrapOrder};
 use crate::request::{Object, Role};
+use crate::restores;
 use crate::round::{Handshakes, Memory, Unseen};
 use crate::tls::{self, Issuance, PeerPort, Purpose, Requested, Schemes, Section, Transport};
 use crate::validate::validate;
@@ -454,6 +455,7 @@ fn cluster(cluster: &EtcdCluster) -> Cluster {
         rotation: requests
             .and_then(|it| it.rotate_ca.as_ref())
             .map(|it| (it.token.clone(), it.authorities.iter().cloned().collect())),
+        restore: restores::Mark::on(cluster).map(|mark| mark.name),
         // Without a time it bootstrapped long ago.
         formed: id.map(|id| Formed { id, since: since.unwrap_or(Timestamp::UNIX_EPOCH) }),
     }

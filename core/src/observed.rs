@@ -229,6 +229,9 @@ pub struct Cluster {
     /// The rotation of authorities, with the keys of those that were introduced for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rotation: Option<(String, BTreeSet<String>)>,
+    /// The EtcdRestore that created it, and that gives it its data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restore: Option<String>,
 }
 
 /// That the cluster has formed, once and for all.
@@ -633,6 +636,7 @@ impl Observed {
                 restart: None,
                 moved_leader: None,
                 rotation: None,
+                restore: None,
             },
             order: None,
             set: None,

@@ -298,6 +298,10 @@ impl Action {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum WaitingOn {
     Unpause,
+    /// This EtcdRestore gives the cluster its data, and no other bootstraps it.
+    Restore {
+        restore: String,
+    },
     Formation {
         missing: Vec<Ordinal>,
     },

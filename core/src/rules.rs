@@ -5,7 +5,7 @@
 //! on every server. The CEL in here keeps to what Kubernetes 1.25 understands, because a server refuses a
 //! definition with a word it does not know.
 
-use crate::api::{EtcdBackupSpec, EtcdClusterSpec};
+use crate::api::{EtcdBackupSpec, EtcdClusterSpec, EtcdRestoreSpec};
 
 mod auth;
 pub(crate) mod backup;
@@ -16,6 +16,7 @@ mod network_policy;
 pub(crate) mod options;
 pub(crate) mod pods;
 mod repair;
+mod restore;
 mod storage;
 mod syntax;
 
@@ -83,4 +84,8 @@ pub(crate) fn of_cluster_changes() -> impl Iterator<Item = &'static ChangeRule<E
 
 pub(crate) fn of_backup() -> impl Iterator<Item = &'static Rule<EtcdBackupSpec>> {
     backup::RULES.iter()
+}
+
+pub(crate) fn of_restore() -> impl Iterator<Item = &'static Rule<EtcdRestoreSpec>> {
+    restore::RULES.iter()
 }

@@ -23,18 +23,24 @@ use crate::status::find;
 use crate::validate::Problem;
 pub use intent::{Intent, cluster_namespace};
 pub use job::Mark;
+pub(crate) use job::{
+    claim_volume, environment, mount, resources, secret_volume, store_mounts, store_volumes,
+};
 pub use outcome::{Ended, Failed, Run, State, is_passing};
+pub(crate) use outcome::{Progress, containers, done, failure, terminated};
 pub use request::{Write, http, report};
 use requested::slot as requested_slot;
 pub use requested::{requested, takes_copies};
+pub(crate) use seen::allowed;
 pub use seen::{Cluster, PodRules, may_refer};
+pub(crate) use status::why_blocked;
 
 /// How often an attempt that failed for a passing reason is repeated.
-const MAX_RETRIES: u32 = 3;
+pub(crate) const MAX_RETRIES: u32 = 3;
 /// Before the first repetition; four times as long before each further one.
-const FIRST_RETRY: SignedDuration = SignedDuration::from_secs(30);
+pub(crate) const FIRST_RETRY: SignedDuration = SignedDuration::from_secs(30);
 /// Caches are read again while something outside of them is awaited. It costs no request.
-const AGAIN: SignedDuration = SignedDuration::from_secs(5);
+pub(crate) const AGAIN: SignedDuration = SignedDuration::from_secs(5);
 /// Finished Jobs that stay, for their logs.
 const KEPT_JOBS: usize = 3;
 
@@ -130,7 +136,7 @@ pub fn decide(seen: &Seen<'_>) -> Decision {
 fn starting(run: &Run) -> Standing {
     match &run.state {
         State::Starting(Some(blocked)) => {
-            let (reason, message) = status::blocked(run, blocked);
+            let (reason, message) = why_blocked(&run.job, blocked);
             Standing::Waits(reason, message)
         }
         State::Starting(None) | State::Working | State::Ended(_) => Standing::Runs,

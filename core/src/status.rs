@@ -23,11 +23,11 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::api::{EtcdCluster, EtcdClusterStatus, EtcdRestore, EtcdRestoreStatus, RestorePhase};
+use crate::api::{EtcdCluster, EtcdClusterStatus};
 use crate::decide::Goal;
 use crate::desired::PodAgent;
 use crate::intent::Intent;
-use crate::names::{Names, reason};
+use crate::names::Names;
 use crate::observed::{Observed, Ordinal};
 use crate::plan::Plan;
 use crate::tls::Transport;
@@ -38,8 +38,6 @@ pub use panicked::after_panic;
 pub use trouble::{FailedWrite, Trouble};
 pub use unobserved::after_denied_read;
 use view::View;
-
-const NO_RESTORES_YET: &str = "this version of the operator accepts the object but does not restore yet";
 
 /// How old `observedAt` can become while nothing changes.
 const HEARTBEAT_SECONDS: i64 = 300;
@@ -133,26 +131,6 @@ fn seen(
 /// With the leading `v` if users write it.
 fn in_the_form_of(written: &str, version: Version) -> String {
     if written.starts_with('v') { format!("v{version}") } else { version.to_string() }
-}
-
-/// Reports that this kind comes later. An object that has reached its end for this generation stays as it is, also when
-/// another version of the operator wrote that: it is not carried out because a newer one knows how.
-pub fn of_restore(restore: &EtcdRestore, now: Timestamp) -> Option<EtcdRestoreStatus> {
-    let current = restore.status.clone().unwrap_or_default();
-    let generation = restore.metadata.generation;
-    let ended = matches!(current.phase, Some(RestorePhase::Completed | RestorePhase::Failed));
-    if ended && current.observed_generation == generation {
-        return None;
-    }
-    let history = History { before: &current.conditions, generation, now };
-    let next = EtcdRestoreStatus {
-        phase: Some(RestorePhase::Failed),
-        observed_generation: generation,
-        conditions: history.conditions(facts::stalled(reason::NOT_IMPLEMENTED, NO_RESTORES_YET)),
-        ..EtcdRestoreStatus::default()
-    };
-    let comparable = EtcdRestoreStatus { conditions: ours(&current.conditions), ..current };
-    (next != comparable).then_some(next)
 }
 
 #[cfg(test)]

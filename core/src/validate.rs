@@ -56,8 +56,11 @@ pub fn validate_backup(backup: &EtcdBackup) -> Vec<Problem> {
 
 /// The template of the new cluster obeys the rules of every cluster.
 pub fn validate_restore(restore: &EtcdRestore) -> Vec<Problem> {
-    let template = restore.spec.cluster_template.as_ref();
-    template.map_or(Vec::new(), |template| broken_by_cluster(template, "spec.clusterTemplate"))
+    let mut problems = broken(rules::of_restore(), &restore.spec, "spec");
+    if let Some(template) = &restore.spec.cluster_template {
+        problems.extend(broken_by_cluster(template, "spec.clusterTemplate"));
+    }
+    problems
 }
 
 /// The rules of a cluster that no API server can keep, for the documentation.
@@ -72,6 +75,11 @@ pub fn operator_only_rules() -> impl Iterator<Item = Problem> {
 /// The same of a backup.
 pub fn operator_only_rules_of_backups() -> impl Iterator<Item = Problem> {
     not_of_the_server(rules::of_backup())
+}
+
+/// The same of a restore.
+pub fn operator_only_rules_of_restores() -> impl Iterator<Item = Problem> {
+    not_of_the_server(rules::of_restore())
 }
 
 fn not_of_the_server<Spec: 'static>(

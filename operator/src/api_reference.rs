@@ -66,6 +66,11 @@ fn kind(crd: &CustomResourceDefinition) -> String {
                     validate::operator_only_rules_of_backups().map(|rule| (rule.field, rule.message)),
                 );
             }
+            "EtcdRestore" => {
+                rules.extend(
+                    validate::operator_only_rules_of_restores().map(|rule| (rule.field, rule.message)),
+                );
+            }
             _ => {}
         }
         if !rules.is_empty() {
@@ -221,7 +226,7 @@ mod tests {
             "| `status.members[].waitingFor` | string |  | What the member waits for",
             "- `metadata.name`: must be at most 52",
             "- `spec.resources`: a request cannot exceed",
-            "| `spec.backupName` | string | required |",
+            "| `spec.clusterName` | string | required |",
         ] {
             assert!(page.contains(line), "{line}");
         }

@@ -1,7 +1,7 @@
 //! Backups: reads caches, lets the core decide, sends, and sleeps until something changes or the core wants to decide again.
 //! One task does it for all of them, one after the other, so that two backups of one cluster never start at once.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,56 +16,19 @@ use kube::{Api, ResourceExt};
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::Instant;
-use tracing::Instrument;
 
 use crate::caches::Key;
 use crate::cluster::{Context, Reporter};
-use crate::supervisor::caught;
-use crate::telemetry::{self, chain};
+use crate::rounds::{self, Rounds};
+use crate::telemetry::chain;
 
-/// After a request that failed.
-const RETRY: Duration = Duration::from_secs(5);
-/// The others do not notice.
-const AFTER_PANIC: Duration = Duration::from_secs(60);
 /// Until the cache has what was written.
 const CACHES_LAG: Duration = Duration::from_secs(30);
-/// Timers that are further away are set again.
-const LONGEST: Duration = Duration::from_secs(3600);
-
 /// Never ends.
-pub async fn run(context: Arc<Context>, mut woken: UnboundedReceiver<Key>) {
-    let mut backups =
-        Backups { reporter: Reporter::new(&context), context, created: Vec::new(), troubles: HashMap::new() };
-    let mut timers: BTreeMap<Key, Instant> = BTreeMap::new();
-    for key in backups.all() {
-        timers.insert(key, Instant::now());
-    }
-    loop {
-        let next = timers.iter().min_by_key(|(_, at)| **at).map(|(key, at)| (key.clone(), *at));
-        let until = next.as_ref().map_or_else(|| Instant::now() + LONGEST, |(_, at)| *at);
-        let due = tokio::select! {
-            key = woken.recv() => match key {
-                Some(key) => key,
-                None => return,
-            },
-            () = tokio::time::sleep_until(until) => match next {
-                Some((key, _)) => key,
-                None => continue,
-            },
-        };
-        timers.remove(&due);
-        let span = telemetry::round(&title(&due));
-        let pause = match caught(backups.round(&due)).instrument(span).await {
-            Ok(pause) => pause,
-            Err(panic) => {
-                tracing::error!(object = title(&due), error = panic, "round panicked, retrying");
-                Some(AFTER_PANIC)
-            }
-        };
-        if let Some(pause) = pause {
-            timers.insert(due, Instant::now() + pause.min(LONGEST));
-        }
-    }
+pub async fn run(context: Arc<Context>, woken: UnboundedReceiver<Key>) {
+    let reporter = Reporter::new(&context);
+    let backups = Backups { reporter, context, created: Vec::new(), troubles: HashMap::new() };
+    rounds::run(backups, woken).await;
 }
 
 struct Backups {
@@ -77,7 +40,11 @@ struct Backups {
     troubles: HashMap<Key, String>,
 }
 
-impl Backups {
+impl Rounds for Backups {
+    fn title(key: &Key) -> String {
+        title(key)
+    }
+
     /// Those that are there, and those that Jobs are for.
     fn all(&self) -> Vec<Key> {
         let caches = &self.context.caches;
@@ -89,28 +56,19 @@ impl Backups {
         there.chain(marks.map(|Mark { namespace, name, .. }| Key { namespace, name })).collect()
     }
 
-    /// Returns how long to wait for a change.
-    async fn round(&mut self, key: &Key) -> Option<Duration> {
+    async fn round(&mut self, key: &Key) -> kube::Result<Option<Duration>> {
         self.context.planted_panic.strike(key);
         let now = Instant::now();
         self.created.retain(|(since, _)| now.duration_since(*since) < CACHES_LAG);
         let at = ObjectRef::new(&key.name).within(&key.namespace);
-        let done = match self.context.caches.backups.get(&at) {
+        match self.context.caches.backups.get(&at) {
             Some(backup) => self.decide(key, &backup).await,
             None => self.clean_up(key).await,
-        };
-        done.unwrap_or_else(|error| {
-            // The change that caused it wakes us as well.
-            let is_overtaken = matches!(&error, kube::Error::Api(status) if [404, 409].contains(&status.code));
-            if is_overtaken {
-                tracing::debug!(object = title(key), error = %chain(&error), "object changed in the meantime");
-            } else {
-                tracing::warn!(object = title(key), error = %chain(&error), "request failed, retrying");
-            }
-            Some(RETRY)
-        })
+        }
     }
+}
 
+impl Backups {
     async fn decide(&mut self, key: &Key, backup: &EtcdBackup) -> kube::Result<Option<Duration>> {
         let context = Arc::clone(&self.context);
         let now = Timestamp::now();

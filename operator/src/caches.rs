@@ -7,8 +7,12 @@ use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use etcd_operator_core::api::{EtcdBackup, EtcdCluster};
-use etcd_operator_core::names::{BACKUP_LABEL, CLUSTER_LABEL, PREFLIGHT_LABEL};
+use etcd_operator_core::api::{EtcdBackup, EtcdCluster, EtcdRestore};
+use etcd_operator_core::backup::PROGRAM;
+use etcd_operator_core::names::{
+    CLUSTER_LABEL, FIELD_MANAGER, MANAGED_BY_LABEL, NAME_LABEL, PREFLIGHT_LABEL,
+};
+use etcd_operator_core::restores;
 use etcd_operator_core::runs::{Mark, cluster_namespace};
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
@@ -34,7 +38,7 @@ use crate::scope::Scope;
 use crate::telemetry::chain;
 pub use stores::Stores;
 
-/// Which EtcdCluster, or which EtcdBackup.
+/// Which EtcdCluster, EtcdBackup or EtcdRestore.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     pub namespace: String,
@@ -56,12 +60,13 @@ pub struct Caches {
     pub network_policies: Stores<NetworkPolicy>,
     pub nodes: Nodes,
     pub backups: Stores<EtcdBackup>,
-    /// Of backups, and their pods.
+    pub restores: Stores<EtcdRestore>,
+    /// Of backups and restores, and their pods.
     pub jobs: Stores<Job>,
     pub job_pods: Stores<Pod>,
 }
 
-/// Who is told that something of a cluster, or of a backup, has changed. Nobody, while another operator leads.
+/// Who is told that something of a cluster, a backup or a restore has changed. Nobody, while another operator leads.
 #[derive(Clone, Default)]
 pub struct Wakes(Arc<Mutex<Option<UnboundedSender<Key>>>>);
 
@@ -81,37 +86,52 @@ impl Wakes {
     }
 }
 
+#[derive(Default)]
+pub struct AllWakes {
+    pub clusters: Wakes,
+    pub backups: Wakes,
+    pub restores: Wakes,
+}
+
 /// What keeps the caches filled; it never ends.
 pub type Filling = BoxFuture<'static, ()>;
 
 impl Caches {
-    /// Whatever changes sends the key of its cluster, or of its backup.
-    pub fn fill(client: &Client, scope: &Scope, wake: &Wakes, wake_backups: &Wakes) -> (Self, Filling) {
+    /// Whatever changes sends the key of its cluster, its backup or its restore.
+    pub fn fill(client: &Client, scope: &Scope, wakes: &AllWakes) -> (Self, Filling) {
+        let AllWakes { clusters: wake, backups: wake_backups, restores: wake_restores } = wakes;
         let (nodes, filling) = Nodes::fill(client);
         let mut watches = Watches { client, scope, wake, all: vec![filling] };
-        let runs = || watch_config().labels(BACKUP_LABEL);
+        let runs =
+            || watch_config().labels(&format!("{NAME_LABEL}={PROGRAM},{MANAGED_BY_LABEL}={FIELD_MANAGER}"));
         // The status of a cluster reports its backups.
         let backups =
             watches.open_for(&watch_config(), &[(wake_backups, key_of_backup), (wake, key_of_its_cluster)]);
-        let jobs = watches.open_for(&runs(), &[(wake_backups, key_by_mark)]);
-        let job_pods = watches.open_for(&runs(), &[(wake_backups, key_by_mark)]);
+        let restores = watches.open_for(&watch_config(), &[(wake_restores, key_of_restore)]);
+        let jobs = watches.open_for(&runs(), &[(wake_backups, key_by_mark), (wake_restores, key_by_restore)]);
+        let job_pods =
+            watches.open_for(&runs(), &[(wake_backups, key_by_mark), (wake_restores, key_by_restore)]);
+        let clusters = watches.open_for(
+            &watch_config(),
+            &[(wake, key_of_cluster), (wake_backups, key_of_awaited), (wake_restores, key_by_restore)],
+        );
         let ours = || watch_config().labels(CLUSTER_LABEL);
         let preflights = watch_config().labels(PREFLIGHT_LABEL);
         let caches = Self {
-            clusters: watches
-                .open_for(&watch_config(), &[(wake, key_of_cluster), (wake_backups, key_of_awaited)]),
+            clusters,
             orders: watches.open(&ours(), key_by_label),
             sets: watches.open(&ours(), key_by_label),
             pods: watches.open(&ours(), key_by_label),
             // Selectors cannot ask for one label or another.
             preflights: watches.open(&preflights, key_of_preflight),
-            claims: watches.open(&ours(), key_by_label),
+            claims: watches.open_for(&ours(), &[(wake, key_by_label), (wake_restores, key_by_restore)]),
             slices: watches.open(&ours(), key_by_label),
             services: watches.open(&ours(), key_by_label),
             budgets: watches.open(&ours(), key_by_label),
             network_policies: watches.open(&ours(), key_by_label),
             nodes,
             backups,
+            restores,
             jobs,
             job_pods,
         };
@@ -131,6 +151,7 @@ impl Caches {
         self.budgets.filled().await?;
         self.network_policies.filled().await?;
         self.backups.filled().await?;
+        self.restores.filled().await?;
         self.jobs.filled().await?;
         self.job_pods.filled().await?;
         self.nodes.answered().await;
@@ -160,6 +181,16 @@ fn key_of_backup(backup: &EtcdBackup) -> Option<Key> {
 fn key_by_mark<K: ResourceExt>(object: &K) -> Option<Key> {
     let Mark { namespace, name, .. } = Mark::on(object)?;
     Some(Key { namespace, name })
+}
+
+fn key_of_restore(restore: &EtcdRestore) -> Option<Key> {
+    Some(Key { namespace: restore.namespace()?, name: restore.name_any() })
+}
+
+/// Of the EtcdRestore that created it.
+fn key_by_restore<K: ResourceExt>(object: &K) -> Option<Key> {
+    let restores::Mark { name, .. } = restores::Mark::on(object)?;
+    Some(Key { namespace: object.namespace()?, name })
 }
 
 fn key_by_label<K: Resource>(object: &K) -> Option<Key> {

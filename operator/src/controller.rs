@@ -12,13 +12,13 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::backups;
-use crate::caches::{Caches, Key, Wakes};
+use crate::caches::{AllWakes, Caches, Key};
 use crate::cluster::Context;
 use crate::http::Ready;
 use crate::lease::Election;
 use crate::metrics::Metrics;
-use crate::not_implemented;
 use crate::reach::Reach;
+use crate::restores;
 use crate::scope::Scope;
 use crate::supervisor::{self, PlantedPanic};
 
@@ -45,9 +45,9 @@ pub async fn run(
     ready: Ready,
     stop: impl Future<Output = ()> + Clone,
 ) {
-    let (wakes, wakes_of_backups) = (Wakes::default(), Wakes::default());
+    let wakes = AllWakes::default();
     let Settings { scope, reach, agent_image, operator, domain, metrics, planted_panic } = settings;
-    let (caches, filling) = Caches::fill(&client, &scope, &wakes, &wakes_of_backups);
+    let (caches, filling) = Caches::fill(&client, &scope, &wakes);
     let identity = election.identity().to_owned();
     let context =
         Context { client, caches, reach, agent_image, operator, domain, identity, metrics, planted_panic };
@@ -58,7 +58,7 @@ pub async fn run(
         }
         ready.set();
         tracing::info!(objects = context.caches.clusters.all().len(), "watching clusters");
-        let act = || act(&context, &scope, (&wakes, &wakes_of_backups), stop.clone());
+        let act = || act(&context, &wakes, stop.clone());
         election.lead(act, stop.clone()).await;
     };
     let stopped_before_anything_was_listed = async {
@@ -75,18 +75,13 @@ pub async fn run(
 }
 
 /// What only the leader does.
-async fn act(
-    context: &Arc<Context>,
-    scope: &Scope,
-    (wakes, wakes_of_backups): (&Wakes, &Wakes),
-    stop: impl Future<Output = ()>,
-) {
+async fn act(context: &Arc<Context>, wakes: &AllWakes, stop: impl Future<Output = ()>) {
     let _leading = context.metrics.leading();
     tokio::select! {
         () = stop => {}
-        () = dispatch(context, wakes.listen()) => {}
-        () = backups::run(Arc::clone(context), wakes_of_backups.listen()) => {}
-        () = not_implemented::run(&context.client, scope) => {}
+        () = dispatch(context, wakes.clusters.listen()) => {}
+        () = backups::run(Arc::clone(context), wakes.backups.listen()) => {}
+        () = restores::run(Arc::clone(context), wakes.restores.listen()) => {}
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use etcd_operator::caches::{Caches, Wakes};
+use etcd_operator::caches::{AllWakes, Caches};
 use etcd_operator::client::{
     self, DEADLINE, EVICTION_DEADLINE, LIST_DEADLINE, Timeout, WATCH_GRACE, is_ambiguous,
 };
@@ -248,14 +248,13 @@ fn nothing_there(line: &str) -> String {
 #[tokio::test]
 async fn our_watches_end_soon_enough_for_a_dead_one_to_be_noticed() {
     let server = Server::start(nothing_there).await;
-    let wakes = Wakes::default();
-    let (_caches, filling) = Caches::fill(&server.client(), &Scope::Everywhere, &wakes, &wakes);
+    let (_caches, filling) = Caches::fill(&server.client(), &Scope::Everywhere, &AllWakes::default());
     let filling = tokio::spawn(filling);
     let begun = Instant::now();
     let watches = loop {
         let requests = server.requests();
         let watches: Vec<_> = requests.into_iter().filter(|line| line.contains("watch=true")).collect();
-        if watches.len() == 14 {
+        if watches.len() == 15 {
             break watches;
         }
         assert!(begun.elapsed() < SLACK, "only these are watched: {watches:?}");

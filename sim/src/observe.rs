@@ -52,6 +52,7 @@ pub fn observe(
             finalizer: cluster.finalizer,
             restart: None,
             moved_leader: None,
+            restore: None,
             rotation: cluster.rotation.clone(),
             formed: cluster.formed.map(|(id, since)| Formed { id, since: time(since) }),
         },

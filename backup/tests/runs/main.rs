@@ -7,6 +7,7 @@ mod faults;
 mod memory;
 mod program;
 mod relay;
+mod restore;
 mod retention;
 mod sources;
 mod stores;

@@ -333,7 +333,7 @@ pub struct RunStatus {
     /// The name of the Job.
     pub job: String,
 
-    /// The `metadata.generation` of the EtcdBackup that the Job was created for.
+    /// The `metadata.generation` that the Job was created for.
     pub generation: i64,
 
     /// The time of the schedule that the run was for.

@@ -52,7 +52,11 @@ fn backup() -> CustomResourceDefinition {
 }
 
 fn restore() -> CustomResourceDefinition {
-    finished(EtcdRestore::crd(), |root| finish_cluster_spec(at(root, "spec.clusterTemplate")))
+    finished(EtcdRestore::crd(), |root| {
+        let spec = at(root, "spec");
+        finish_cluster_spec(at(spec, "clusterTemplate"));
+        rules::of_restore().for_each(|rule| add_rule(spec, rule));
+    })
 }
 
 fn finish_cluster_spec(spec: &mut JSONSchemaProps) {

@@ -5,9 +5,9 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::EtcdClusterSpec;
+use super::{Azure, EtcdClusterSpec, Gcs, Local, RunStatus, S3, StorageType};
 
-/// The backup to restore and the cluster to restore it to.
+/// The copy to restore and the cluster to restore it to.
 #[expect(clippy::duplicated_attributes, reason = "columns may share a type")]
 #[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
@@ -18,7 +18,7 @@ use super::EtcdClusterSpec;
     status = "EtcdRestoreStatus",
     shortname = "etcdrestore",
     category = "etcd-all",
-    doc = "A restore of a backup. Not implemented: this version accepts the object but restores nothing.",
+    doc = "A new etcd cluster from a copy of the data of another one. It is carried out once.",
     derive = "PartialEq",
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Backup", type_ = "string", json_path = ".spec.backupName"),
@@ -28,37 +28,67 @@ use super::EtcdClusterSpec;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct EtcdRestoreSpec {
-    /// The EtcdBackup to restore from.
+    /// The EtcdBackup whose store has the copy. Required without `source`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
-    pub backup_name: String,
+    pub backup_name: Option<String>,
 
-    /// The namespace of the EtcdBackup. Default: the namespace of the EtcdRestore.
+    /// The namespace of the EtcdBackup. Default: the namespace of the EtcdRestore. Another one has to be allowed by the
+    /// annotation `etcd.etcd.io/allow-from-namespaces` of the EtcdBackup.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub backup_namespace: Option<String>,
 
-    /// The EtcdCluster to restore to.
+    /// The store that has the copy, where no EtcdBackup is left. Required without `backupName`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<RestoreSource>,
+
+    /// The copy to restore. Default: the newest one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub copy_name: Option<String>,
+
+    /// The revision to restore, which a copy must have exactly.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub to_revision: Option<i64>,
+
+    /// The time to restore. Not implemented: this version restores whole copies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to_time: Option<Time>,
+
+    /// The Secret whose key `identity` has the age identity of an encrypted copy, as age-keygen writes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253))]
+    pub identity_secret: Option<String>,
+
+    /// The EtcdCluster to restore to, in the namespace of the EtcdRestore. It must not exist.
     #[schemars(length(min = 1, max = 253))]
     pub cluster_name: String,
 
-    /// The spec of the new cluster, with `restoreType: New`.
+    /// The spec of the new cluster. Required with `restoreType: New`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster_template: Option<EtcdClusterSpec>,
 
-    /// `New` creates a cluster; `Replace` replaces the data of an existing one.
+    /// `New` creates a cluster. `Replace`, which replaces the data of an existing one, is not implemented. Default: `New`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restore_type: Option<RestoreType>,
 
-    /// The data directory of etcd.
+    /// Whether revisions of the new cluster begin above those of the copy, and those of the copy count as compacted, so that
+    /// clients that watch or cache notice the restore. Default: `Enabled`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision_bump: Option<RevisionBump>,
+
+    /// The data directory of etcd. Refused: the operator chooses it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     pub data_dir: Option<String>,
 
-    /// Do not verify the hash at the end of the backup.
+    /// Do not verify the hash at the end of the backup. Refused: every copy has a hash, and it is always verified.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub skip_hash_check: bool,
 
-    /// The directory of etcd's write-ahead log.
+    /// The directory of etcd's write-ahead log. Refused: the operator chooses it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     pub wal_dir: Option<String>,
@@ -68,6 +98,40 @@ pub struct EtcdRestoreSpec {
 pub enum RestoreType {
     New,
     Replace,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum RevisionBump {
+    Enabled,
+    Disabled,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RestoreSource {
+    /// The type of storage that has the copy.
+    pub storage_type: StorageType,
+
+    /// The ID of the cluster that the copy was taken of, as etcdctl prints it. Default: the only one that has copies in the store.
+    #[serde(default, rename = "clusterID", skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16))]
+    pub cluster_id: Option<String>,
+
+    /// The S3 bucket. Required with `storageType: S3`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub s3: Option<S3>,
+
+    /// The bucket of Google Cloud Storage. Required with `storageType: GCS`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gcs: Option<Gcs>,
+
+    /// The container of Azure Blob Storage. Required with `storageType: Azure`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub azure: Option<Azure>,
+
+    /// The volume. Required with `storageType: Local`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub local: Option<Local>,
 }
 
 /// The observed state of the restore.
@@ -83,11 +147,11 @@ pub struct EtcdRestoreStatus {
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 
-    /// When the restore started.
+    /// When the restore started: it created the cluster then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_time: Option<Time>,
 
-    /// When the restore completed.
+    /// When the restore completed or failed. From then on it has no effect any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completion_time: Option<Time>,
 
@@ -95,9 +159,37 @@ pub struct EtcdRestoreStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restored_cluster: Option<String>,
 
+    /// The UID of that cluster, which its volumes carry: members start on no other volumes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incarnation: Option<String>,
+
+    /// The copy that was restored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copy_name: Option<String>,
+
     /// The size of the restored data in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restored_size: Option<i64>,
+
+    /// The revision of the copy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restored_revision: Option<i64>,
+
+    /// The revision that the restored cluster begins with. It is higher, so that clients notice the restore.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub served_revision: Option<i64>,
+
+    /// The UID of the claim whose volume has the restored data.
+    #[serde(default, rename = "restoredVolumeUID", skip_serializing_if = "Option::is_none")]
+    pub restored_volume_uid: Option<String>,
+
+    /// The last attempt that has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_run: Option<RunStatus>,
+
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_run_time: Option<Time>,
 
     /// The `metadata.generation` that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -243,6 +243,11 @@ pub mod reason {
         STORE_REJECTED = "StoreRejected";
         ETCD_UNAVAILABLE = "EtcdUnavailable";
         COPY_DAMAGED = "CopyDamaged";
+        COPY_NOT_FOUND = "CopyNotFound";
+        /// It might be intact, but not for this: its identity is missing, or its etcd is newer.
+        COPY_UNUSABLE = "CopyUnusable";
+        /// The volume has no room, or cannot be written.
+        OUTPUT_FAILED = "OutputFailed";
         INTERRUPTED = "Interrupted";
         /// The pod of a run is gone.
         RUN_LOST = "RunLost";
@@ -250,6 +255,15 @@ pub mod reason {
         OUT_OF_MEMORY = "OutOfMemory";
         /// For another reason; the message has it.
         RUN_FAILED = "RunFailed";
+
+        // Restores.
+        RESTORE_COMPLETED = "RestoreCompleted";
+        /// Of an EtcdRestore and of the cluster that waits for its data.
+        RESTORE_RUNNING = "RestoreRunning";
+        BACKUP_NOT_FOUND = "BackupNotFound";
+        CLUSTER_EXISTS = "ClusterExists";
+        /// The cluster was deleted before its data was restored, or is another one.
+        CLUSTER_GONE = "ClusterGone";
     }
 }
 
@@ -292,6 +306,7 @@ pub mod event {
         PAUSED = "Paused";
         RESUMED = "Resumed";
         BACKUP_STARTED = "BackupStarted";
+        RESTORE_STARTED = "RestoreStarted";
     }
 }
 

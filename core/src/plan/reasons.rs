@@ -7,6 +7,7 @@ impl WaitingOn {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Unpause => reason::PAUSED,
+            Self::Restore { .. } => reason::RESTORE_RUNNING,
             Self::Formation { .. } => reason::BOOTSTRAPPING,
             Self::Quorum { .. } => reason::MEMBERS_UNREACHABLE,
             Self::Leader => reason::NO_LEADER,

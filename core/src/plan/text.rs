@@ -164,6 +164,7 @@ impl Terms<'_> {
 
     pub fn awaited(self, awaited: &WaitingOn) -> String {
         match awaited {
+            WaitingOn::Restore { restore } => format!("EtcdRestore {restore} to restore the data"),
             WaitingOn::Unpause => "spec.paused to be set to false".into(),
             WaitingOn::Formation { missing } => {
                 format!("the cluster to bootstrap; etcd not started yet in: {}", self.pods(missing))

@@ -57,7 +57,8 @@ impl Intent {
         })
     }
 
-    fn checked(spec: &EtcdBackupSpec) -> Option<Self> {
+    /// Without a check of the rules.
+    pub(crate) fn checked(spec: &EtcdBackupSpec) -> Option<Self> {
         let zone = spec.time_zone.as_deref().unwrap_or(UTC);
         let schedule = match &spec.schedule {
             Some(cron) => Some(Schedule::new(cron, zone)?),

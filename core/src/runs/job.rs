@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::{Job, JobSpec};
 use k8s_openapi::api::core::v1::{
-    Container, EnvVar, EnvVarSource, PersistentVolumeClaimVolumeSource, PodSpec, PodTemplateSpec,
-    ResourceRequirements, SecretKeySelector, SecretVolumeSource, Volume, VolumeMount,
+    Container, EnvVar, EnvVarSource, PersistentVolumeClaimVolumeSource, PodSecurityContext, PodSpec,
+    PodTemplateSpec, ResourceRequirements, SecretKeySelector, SecretVolumeSource, Volume, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
@@ -19,7 +19,7 @@ use crate::api::EtcdBackup;
 use crate::backup::inputs::{Etcd, INPUTS_VARIABLE, Inputs, Tls};
 use crate::backup::{FormatVersion, PROGRAM};
 use crate::desired::{container_security, pod_security};
-use crate::names::{BACKUP_LABEL, FIELD_MANAGER, RUN_ANNOTATION};
+use crate::names::{BACKUP_LABEL, FIELD_MANAGER, MANAGED_BY_LABEL, NAME_LABEL, RUN_ANNOTATION};
 use crate::tls::{AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY, Purpose};
 
 const PROBE: &str = "probe";
@@ -82,8 +82,8 @@ impl Mark {
 pub fn job(backup: &EtcdBackup, intent: &Intent, cluster: &Cluster, mark: &Mark, image: &str) -> Option<Job> {
     let annotation = serde_json::to_string(mark).expect("text and numbers are always JSON");
     let labels = BTreeMap::from([
-        ("app.kubernetes.io/name".into(), PROGRAM.into()),
-        ("app.kubernetes.io/managed-by".into(), FIELD_MANAGER.into()),
+        (NAME_LABEL.into(), PROGRAM.into()),
+        (MANAGED_BY_LABEL.into(), FIELD_MANAGER.into()),
         (BACKUP_LABEL.into(), cluster.names.cluster.clone()),
     ]);
     let marked = ObjectMeta {
@@ -172,7 +172,7 @@ fn inputs(intent: &Intent, cluster: &Cluster) -> Option<Inputs> {
 }
 
 /// No secret is in it: credentials are references, which the kubelet resolves.
-fn environment(intent: &Intent, inputs: &str) -> Vec<EnvVar> {
+pub(crate) fn environment(intent: &Intent, inputs: &str) -> Vec<EnvVar> {
     let inputs = EnvVar { name: INPUTS_VARIABLE.into(), value: Some(inputs.into()), value_from: None };
     let credentials = intent.credentials.iter().map(|credential| EnvVar {
         name: credential.variable.into(),
@@ -190,11 +190,18 @@ fn environment(intent: &Intent, inputs: &str) -> Vec<EnvVar> {
 }
 
 fn volumes(intent: &Intent, cluster: &Cluster) -> Vec<Volume> {
-    let readable = match pod_security(cluster.rules.security.as_ref()).fs_group {
-        Some(_) => 0o440,
-        None => 0o444,
-    };
-    let secret = |volume: &str, secret: String| Volume {
+    let security = pod_security(cluster.rules.security.as_ref());
+    let tls = cluster.uses_tls().then(|| {
+        let name = cluster.names.secret(Purpose::Operator);
+        secret_volume(TLS_VOLUME, name, &security)
+    });
+    tls.into_iter().chain(store_volumes(intent, &security)).collect()
+}
+
+/// Without a group of their own, files have to be open to the program's user.
+pub(crate) fn secret_volume(volume: &str, secret: String, security: &PodSecurityContext) -> Volume {
+    let readable = if security.fs_group.is_some() { 0o440 } else { 0o444 };
+    Volume {
         name: volume.into(),
         secret: Some(SecretVolumeSource {
             secret_name: Some(secret),
@@ -202,32 +209,46 @@ fn volumes(intent: &Intent, cluster: &Cluster) -> Vec<Volume> {
             ..SecretVolumeSource::default()
         }),
         ..Volume::default()
-    };
-    let tls = cluster.uses_tls().then(|| secret(TLS_VOLUME, cluster.names.secret(Purpose::Operator)));
-    let authorities = intent.authorities.clone().map(|it| secret(STORE_CA_VOLUME, it));
-    let copies = intent.volume.clone().map(|claim_name| Volume {
-        name: COPIES_VOLUME.into(),
+    }
+}
+
+pub(crate) fn claim_volume(volume: &str, claim_name: String) -> Volume {
+    Volume {
+        name: volume.into(),
         persistent_volume_claim: Some(PersistentVolumeClaimVolumeSource { claim_name, read_only: None }),
         ..Volume::default()
-    });
-    [tls, authorities, copies].into_iter().flatten().collect()
+    }
+}
+
+/// What the program needs to reach a store.
+pub(crate) fn store_volumes(intent: &Intent, security: &PodSecurityContext) -> Vec<Volume> {
+    let authorities = intent.authorities.clone().map(|it| secret_volume(STORE_CA_VOLUME, it, security));
+    let copies = intent.volume.clone().map(|claim| claim_volume(COPIES_VOLUME, claim));
+    authorities.into_iter().chain(copies).collect()
 }
 
 fn mounts(intent: &Intent, cluster: &Cluster) -> Vec<VolumeMount> {
-    let mount = |volume: &str, path: &str, read_only: bool| VolumeMount {
+    let tls = cluster.uses_tls().then(|| mount(TLS_VOLUME, TLS_DIRECTORY, true));
+    tls.into_iter().chain(store_mounts(intent)).collect()
+}
+
+pub(crate) fn mount(volume: &str, path: &str, read_only: bool) -> VolumeMount {
+    VolumeMount {
         name: volume.into(),
         mount_path: path.into(),
         read_only: read_only.then_some(true),
         ..VolumeMount::default()
-    };
-    let tls = cluster.uses_tls().then(|| mount(TLS_VOLUME, TLS_DIRECTORY, true));
+    }
+}
+
+pub(crate) fn store_mounts(intent: &Intent) -> Vec<VolumeMount> {
     let authorities = intent.authorities.as_ref().map(|_| mount(STORE_CA_VOLUME, STORE_CA_DIRECTORY, true));
     let copies = intent.volume.as_ref().map(|_| mount(COPIES_VOLUME, VOLUME_DIRECTORY, false));
-    [tls, authorities, copies].into_iter().flatten().collect()
+    authorities.into_iter().chain(copies).collect()
 }
 
 /// The program stays below 64 MB; what it reads from a mounted volume counts as well until the kernel needs the room.
-fn resources() -> ResourceRequirements {
+pub(crate) fn resources() -> ResourceRequirements {
     let amounts = |cpu: &str, memory: &str| {
         Some(BTreeMap::from(
             [("cpu", cpu), ("memory", memory)].map(|(name, it)| (name.into(), Quantity(it.into()))),

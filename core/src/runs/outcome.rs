@@ -58,7 +58,7 @@ pub struct Failed {
 }
 
 impl Failed {
-    fn new(reason: &'static str, message: &str) -> Self {
+    pub(crate) fn new(reason: &'static str, message: &str) -> Self {
         let end = message.floor_char_boundary(LONGEST);
         Self { reason, message: message[..end].to_owned() }
     }
@@ -97,24 +97,38 @@ impl Run {
 }
 
 fn state(job: &Job, pod: Option<&Pod>, created: Timestamp, now: Timestamp) -> State {
-    let is = |type_: &str| condition(job, type_);
-    let (complete, failed) = (is("Complete"), is("Failed"));
-    let Some(end) = complete.or(failed) else {
-        return match pod {
-            Some(pod) if has_started(pod) => State::Working,
-            Some(pod) => State::Starting(blocked(pod, now)),
-            None if now.duration_since(created) > CONTAINERS_LAG => {
-                State::Starting(Some(Blocked::SlowCreation))
-            }
-            None => State::Starting(None),
-        };
-    };
-    let at = end.last_transition_time.as_ref().map_or(now, |time| time.0);
-    let lags = pod.is_some_and(|pod| !is_over(pod)) && now.duration_since(at) < CONTAINERS_LAG;
-    if lags {
-        return State::Working;
+    match Progress::of(job, pod, created, now) {
+        Progress::Starting(blocked) => State::Starting(blocked),
+        Progress::Working => State::Working,
+        Progress::Over { at, failed } => State::Ended(Box::new(ended(at, pod, failed))),
     }
-    State::Ended(Box::new(ended(at, pod, failed)))
+}
+
+/// How far any Job of the operator is.
+pub(crate) enum Progress<'a> {
+    Starting(Option<Blocked>),
+    Working,
+    Over { at: Timestamp, failed: Option<&'a JobCondition> },
+}
+
+impl<'a> Progress<'a> {
+    pub(crate) fn of(job: &'a Job, pod: Option<&Pod>, created: Timestamp, now: Timestamp) -> Self {
+        let is = |type_: &str| condition(job, type_);
+        let (complete, failed) = (is("Complete"), is("Failed"));
+        let Some(end) = complete.or(failed) else {
+            return match pod {
+                Some(pod) if has_started(pod) => Self::Working,
+                Some(pod) => Self::Starting(blocked(pod, now)),
+                None if now.duration_since(created) > CONTAINERS_LAG => {
+                    Self::Starting(Some(Blocked::SlowCreation))
+                }
+                None => Self::Starting(None),
+            };
+        };
+        let at = end.last_transition_time.as_ref().map_or(now, |time| time.0);
+        let lags = pod.is_some_and(|pod| !is_over(pod)) && now.duration_since(at) < CONTAINERS_LAG;
+        if lags { Self::Working } else { Self::Over { at, failed } }
+    }
 }
 
 fn ended(at: Timestamp, pod: Option<&Pod>, failed: Option<&JobCondition>) -> Ended {
@@ -140,7 +154,7 @@ fn condition<'a>(job: &'a Job, type_: &str) -> Option<&'a JobCondition> {
     conditions.iter().find(|it| it.type_ == type_ && it.status == "True")
 }
 
-fn containers(pod: &Pod) -> impl Iterator<Item = &ContainerStatus> {
+pub(crate) fn containers(pod: &Pod) -> impl Iterator<Item = &ContainerStatus> {
     let status = pod.status.iter();
     let both = status.flat_map(|it| [&it.init_container_statuses, &it.container_statuses]);
     both.flatten().flatten()
@@ -156,7 +170,7 @@ fn is_over(pod: &Pod) -> bool {
     matches!(phase, Some("Succeeded" | "Failed"))
 }
 
-fn terminated(container: &ContainerStatus) -> Option<&ContainerStateTerminated> {
+pub(crate) fn terminated(container: &ContainerStatus) -> Option<&ContainerStateTerminated> {
     container.state.as_ref()?.terminated.as_ref()
 }
 
@@ -164,7 +178,7 @@ fn report(ended: &ContainerStateTerminated) -> Option<Report> {
     serde_json::from_str(ended.message.as_deref()?.trim()).ok()
 }
 
-fn done(pod: Option<&Pod>, verb: &str) -> Option<Done> {
+pub(crate) fn done(pod: Option<&Pod>, verb: &str) -> Option<Done> {
     let container = containers(pod?).find(|it| it.name == verb)?;
     match report(terminated(container)?)?.outcome {
         Outcome::Succeeded(done) => Some(done),
@@ -172,7 +186,7 @@ fn done(pod: Option<&Pod>, verb: &str) -> Option<Done> {
     }
 }
 
-fn failure(pod: Option<&Pod>, job: &JobCondition) -> Failed {
+pub(crate) fn failure(pod: Option<&Pod>, job: &JobCondition) -> Failed {
     let message = job.message.as_deref().unwrap_or_default();
     if job.reason.as_deref() == Some(DEADLINE_EXCEEDED) {
         return Failed::new(
@@ -227,7 +241,9 @@ fn word(reason: &Word<Reason>) -> &'static str {
         Some(Reason::EtcdUnavailable) => reason::ETCD_UNAVAILABLE,
         Some(Reason::CopyDamaged) => reason::COPY_DAMAGED,
         Some(Reason::Interrupted) => reason::INTERRUPTED,
-        // No verb of a run ends with these.
-        Some(Reason::CopyNotFound | Reason::CopyUnusable | Reason::OutputFailed) | None => reason::RUN_FAILED,
+        Some(Reason::CopyNotFound) => reason::COPY_NOT_FOUND,
+        Some(Reason::CopyUnusable) => reason::COPY_UNUSABLE,
+        Some(Reason::OutputFailed) => reason::OUTPUT_FAILED,
+        None => reason::RUN_FAILED,
     }
 }

@@ -68,9 +68,9 @@ impl Cluster {
     }
 }
 
-/// Other namespaces whose EtcdBackups can refer to the cluster.
-fn allowed(cluster: &EtcdCluster) -> impl Iterator<Item = &str> {
-    let list = cluster.annotations().get(ALLOW_FROM_ANNOTATION).map(String::as_str).unwrap_or_default();
+/// Other namespaces whose objects can refer to this one: EtcdBackups to a cluster, EtcdRestores to an EtcdBackup.
+pub(crate) fn allowed(object: &impl ResourceExt) -> impl Iterator<Item = &str> {
+    let list = object.annotations().get(ALLOW_FROM_ANNOTATION).map(String::as_str).unwrap_or_default();
     list.split(',').map(str::trim).filter(|namespace| !namespace.is_empty())
 }
 
@@ -82,7 +82,7 @@ pub fn may_refer(backup: &EtcdBackup, cluster: &EtcdCluster) -> bool {
 
 impl PodRules {
     /// Members stay on nodes that are lost; a run is repeated elsewhere.
-    fn of(spec: &PodSpec) -> Self {
+    pub(crate) fn of(spec: &PodSpec) -> Self {
         let of_members = stay_on_lost_nodes();
         let tolerations = spec.tolerations.iter().flatten().filter(|it| !of_members.contains(it));
         Self {

@@ -263,8 +263,7 @@ fn resting(standing: &Standing) -> (&'static str, String) {
 }
 
 /// Why the pod of a run has not started, with the way out.
-pub(super) fn blocked(run: &Run, blocked: &Blocked) -> (&'static str, String) {
-    let job = &run.job;
+pub(crate) fn why_blocked(job: &str, blocked: &Blocked) -> (&'static str, String) {
     match blocked {
         Blocked::Unschedulable(message) => {
             (reason::POD_UNSCHEDULABLE, format!("no node takes the pod of Job {job}: {message}"))

@@ -46,12 +46,6 @@ pub(super) fn of(view: &View<'_>, cluster: &EtcdCluster) -> Vec<Fact> {
     facts
 }
 
-pub(super) fn stalled(reason: &'static str, message: &str) -> Vec<Fact> {
-    [(condition::READY, Value::False), (condition::STALLED, Value::True)]
-        .map(|(type_, value)| fact(type_, value, reason, message))
-        .into()
-}
-
 fn fact(type_: &'static str, value: Value, reason: &'static str, message: impl Into<String>) -> Fact {
     Fact { type_, value, reason, message: message.into() }
 }

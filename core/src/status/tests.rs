@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::api::{EtcdRestoreSpec, MemberStatus};
+use crate::api::MemberStatus;
 use crate::decide::{Goal, decide};
 use crate::validate::validate;
 
@@ -45,50 +45,6 @@ fn settled() -> EtcdCluster {
     let mut cluster = plain();
     cluster.status = look(&cluster, at(0));
     cluster
-}
-
-#[test]
-fn a_restore_reports_that_nothing_will_happen() {
-    let expected = |message: &str| {
-        let condition = |type_: &str, status: &str| {
-            json!({
-                "type": type_, "status": status, "reason": "NotImplemented", "message": message,
-                "observedGeneration": 1, "lastTransitionTime": "1970-01-01T00:00:00Z",
-            })
-        };
-        json!({
-            "phase": "Failed",
-            "observedGeneration": 1,
-            "conditions": [condition("Ready", "False"), condition("Stalled", "True")],
-        })
-    };
-    let spec: EtcdRestoreSpec =
-        serde_json::from_value(json!({"clusterName": "kv", "backupName": "b"})).expect("it is a spec");
-    let mut restore = EtcdRestore::new("r", spec);
-    restore.metadata.generation = Some(1);
-    restore.status = of_restore(&restore, at(0));
-    let message = NO_RESTORES_YET;
-    assert_eq!(serde_json::to_value(&restore.status).expect("plain data"), expected(message));
-    assert_eq!(of_restore(&restore, at(60)), None);
-}
-
-#[test]
-fn what_has_reached_its_end_under_another_version_stays_as_it_is_until_it_is_edited() {
-    let spec: EtcdRestoreSpec =
-        serde_json::from_value(json!({"clusterName": "kv", "backupName": "b"})).expect("it is a spec");
-    let mut restore = EtcdRestore::new("r", spec);
-    restore.metadata.generation = Some(1);
-    for phase in [RestorePhase::Completed, RestorePhase::Failed] {
-        restore.metadata.generation = Some(1);
-        restore.status = Some(EtcdRestoreStatus {
-            phase: Some(phase),
-            observed_generation: Some(1),
-            ..EtcdRestoreStatus::default()
-        });
-        assert_eq!(of_restore(&restore, at(60)), None, "{phase:?}");
-        restore.metadata.generation = Some(2);
-        assert!(of_restore(&restore, at(60)).is_some(), "an edit asks for it again");
-    }
 }
 
 #[test]

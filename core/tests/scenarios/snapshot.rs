@@ -312,6 +312,7 @@ fn read_cluster(words: &[&str], cluster: &mut Cluster) -> Result<()> {
             }
             ("moved-leader", token) => cluster.moved_leader = Some(token.into()),
             ("never-formed", "") => cluster.formed = None,
+            ("restore", restore) => cluster.restore = Some(restore.into()),
             ("formed", formed) => {
                 let (id, since) = formed.split_once('@').ok_or("formed=ID@SECOND")?;
                 cluster.formed = Some(Formed { id: ClusterId(hexadecimal(id)?), since: at(number(since)?) });

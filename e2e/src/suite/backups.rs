@@ -1,5 +1,7 @@
 //! Backups to a real S3 server over TLS, while clients write.
 
+mod restored;
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -31,6 +33,11 @@ pub fn tests(field: &Topology) -> Vec<Test> {
     vec![
         field.shared("backups::on_demand_over_tls", |c| on_demand(c).boxed_local()).smoke(),
         field.shared("backups::scheduled_with_retention", |c| scheduled(c).boxed_local()),
+        field
+            .shared("backups::restored_after_everything_was_deleted", |c| {
+                restored::after_everything_was_deleted(c).boxed_local()
+            })
+            .smoke(),
         field.shared("backups::a_missing_key_is_named", |c| missing_key(c).boxed_local()),
         field.shared("backups::an_upgrade_waits_for_a_copy", |c| upgrade(c).boxed_local()),
     ]
@@ -67,14 +74,15 @@ fn backups(context: &Context) -> Api<EtcdBackup> {
     Api::namespaced(context.client().clone(), &context.namespace)
 }
 
+fn s3(store: &S3) -> Value {
+    json!({
+        "bucket": S3::BUCKET, "region": S3::REGION, "endpoint": store.endpoint(), "caSecret": AUTHORITY, "path": PATH,
+        "accessKeySecret": KEYS, "secretKeySecret": KEYS,
+    })
+}
+
 async fn create(context: &Context, store: &S3, name: &str, more: Value) -> Result<()> {
-    let mut spec = json!({
-        "clusterName": NAME, "storageType": "S3",
-        "s3": {
-            "bucket": S3::BUCKET, "region": S3::REGION, "endpoint": store.endpoint(), "caSecret": AUTHORITY, "path": PATH,
-            "accessKeySecret": KEYS, "secretKeySecret": KEYS,
-        },
-    });
+    let mut spec = json!({"clusterName": NAME, "storageType": "S3", "s3": s3(store)});
     for (field, value) in more.as_object().context("not an object")? {
         spec[field] = value.clone();
     }

@@ -131,7 +131,10 @@ pub async fn backups_and_restores_are_checked_too() {
         assert!(error.to_string().contains(field), "{error}");
     }
     for (spec, field) in [
-        (json!({"clusterName": "kv"}), "spec.backupName"),
+        (json!({"clusterName": "kv"}), "set either backupName"),
+        (json!({"clusterName": "kv", "backupName": "b", "copyName": "c", "toRevision": 1}), "at most one of"),
+        (json!({"clusterName": "kv", "backupName": "b", "toRevision": 0}), "spec.toRevision"),
+        (json!({"clusterName": "kv", "source": {"storageType": "Tape"}}), "spec.source.storageType"),
         (
             json!({"clusterName": "kv", "backupName": "b", "clusterTemplate": {"version": "3.5.1"}}),
             "spec.clusterTemplate.version",

@@ -99,7 +99,7 @@ fn trials() -> Vec<Trial> {
         panics:
             a_worker_that_panics_is_reported_and_others_do_not_notice;
         reports:
-            what_comes_later_is_said_and_no_secrets_are_listed;
+            a_restore_creates_its_cluster_its_volume_and_a_job_and_no_secrets_are_listed;
         rights:
             an_operator_of_one_namespace_works_there_and_has_no_rights_elsewhere
             a_missing_right_on_secrets_is_named_in_the_status_and_missed_until_it_is_granted

@@ -108,7 +108,7 @@ fn is(job: &Job, type_: &str) -> bool {
     conditions.into_iter().any(|it| it.type_ == type_ && it.status == "True")
 }
 
-async fn create_secrets(stage: &Stage, store: &S3) {
+pub async fn create_secrets(stage: &Stage, store: &S3) {
     let authority = std::fs::read_to_string(store.authority()).expect("it is a file");
     let keys = json!({"AWS_ACCESS_KEY_ID": S3::ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": S3::SECRET_KEY});
     let secrets = stage.world.all::<Secret>(&stage.namespace);
@@ -119,7 +119,7 @@ async fn create_secrets(stage: &Stage, store: &S3) {
     }
 }
 
-fn to_s3(store: &S3) -> Value {
+pub fn to_s3(store: &S3) -> Value {
     json!({
         "clusterName": CLUSTER, "storageType": "S3", "compression": true, "retentionPolicy": {"maxBackups": 2},
         "s3": {

@@ -20,6 +20,7 @@ mod operator;
 mod oracles;
 mod recorder;
 mod requests;
+mod restores;
 mod scenario;
 mod stage;
 mod steps;
@@ -61,6 +62,7 @@ fn trials() -> Vec<Trial> {
             "the_version_changes_after_a_copy_although_the_operator_is_replaced",
             backups::precedes_another_version,
         ),
+        trial("a_cluster_is_restored_with_all_its_keys_while_operators_end", restores::with_all_its_keys),
         trial("containers_of_a_job_run_in_order_and_leave_messages", jobs::in_order),
         trial("a_job_whose_pod_is_deleted_gets_another_one", jobs::deleted),
         trial("an_init_container_that_fails_ends_the_pod_of_a_job", jobs::failed),

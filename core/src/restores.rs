@@ -1,0 +1,461 @@
+//! Restores: from an EtcdRestore and what was observed to the next request and the status.
+//!
+//! A restore is a bootstrap with one member. The request that creates the EtcdCluster states that it is restored, so no
+//! member of it starts before its volume has the data. A Job makes the data on the volume of the first member; when that is in the status and the Job
+//! is gone, the label of the claim says whose data it is, and the cluster starts as after a stop.
+
+pub mod events;
+mod intent;
+mod job;
+mod mark;
+mod outcome;
+mod request;
+mod status;
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use kube::ResourceExt;
+
+use crate::api::{EtcdBackup, EtcdCluster, EtcdRestore, EtcdRestoreStatus, RestorePhase, RunStatus};
+use crate::desired::Desired;
+use crate::names::{CLUSTER_UID_LABEL, FINALIZER, MEMBER_ID_LABEL, Names, condition, reason};
+use crate::observed::Ordinal;
+use crate::runs::{AGAIN, FIRST_RETRY, Failed, MAX_RETRIES, is_passing};
+use crate::status::find;
+use crate::validate::{Problem, validate};
+pub use intent::{Choice, Intent, backup_of};
+use intent::{Obstacle, final_failure};
+pub use mark::{Attempt, Mark};
+pub use outcome::{Run, State, Success};
+pub use request::{Write, http, report};
+
+pub struct Seen<'a> {
+    pub restore: &'a EtcdRestore,
+    /// The one that it names, if that exists.
+    pub backup: Option<&'a EtcdBackup>,
+    pub cluster: Option<&'a EtcdCluster>,
+    /// All with the name of the cluster, by the ordinal of their member.
+    pub claims: &'a BTreeMap<Ordinal, PersistentVolumeClaim>,
+    /// Of this EtcdRestore.
+    pub runs: &'a [Run],
+    /// The operator's own image, which has the programs.
+    pub image: &'a str,
+    /// The DNS domain of new clusters.
+    pub domain: &'a str,
+    /// Why something could not be created the last time.
+    pub trouble: Option<&'a str>,
+    pub now: Timestamp,
+}
+
+/// What to send, in this order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    /// None: the status that is there says the same.
+    pub status: Option<EtcdRestoreStatus>,
+    pub writes: Vec<Write>,
+    /// When to decide again if nothing changes.
+    pub again_at: Option<Timestamp>,
+}
+
+/// How things stand with an EtcdRestore.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Standing {
+    Invalid(Vec<Problem>),
+    /// For a reason of [`reason`], until a user changes something.
+    Blocked(&'static str, String),
+    /// A version that restored nothing accepted it.
+    AwaitsEdit,
+    /// A reason of [`reason`], and what is awaited.
+    Waits(&'static str, String),
+    /// What happens now.
+    Works(String),
+    Retries(Timestamp),
+    /// For good.
+    Failed(Failed),
+    Completed,
+}
+
+/// What follows from an observation.
+struct Next {
+    /// With what has become certain.
+    recorded: EtcdRestoreStatus,
+    standing: Standing,
+    writes: Vec<Write>,
+}
+
+impl Next {
+    fn new(recorded: EtcdRestoreStatus, standing: Standing) -> Self {
+        Self { recorded, standing, writes: Vec::new() }
+    }
+
+    fn working(recorded: &EtcdRestoreStatus, doing: &str, writes: Vec<Write>) -> Self {
+        Self { recorded: recorded.clone(), standing: Standing::Works(doing.into()), writes }
+    }
+
+    fn failed(recorded: &EtcdRestoreStatus, reason: &'static str, message: &str) -> Self {
+        Self::new(recorded.clone(), Standing::Failed(Failed::new(reason, message)))
+    }
+}
+
+pub fn decide(seen: &Seen<'_>) -> Decision {
+    let nothing = Decision { status: None, writes: Vec::new(), again_at: None };
+    // Kubernetes deletes its Jobs.
+    if seen.restore.metadata.deletion_timestamp.is_some() {
+        return nothing;
+    }
+    let before = seen.restore.status.clone().unwrap_or_default();
+    if is_over(&before) {
+        return Decision { writes: end_jobs(seen), ..nothing };
+    }
+    let Next { recorded, standing, mut writes } = match &before.incarnation {
+        None => begin(seen, &before),
+        Some(uid) => proceed(seen, &before, uid),
+    };
+    let is_news = recorded != before || matches!(standing, Standing::Failed(_) | Standing::Completed);
+    // What the next steps rely on has to be in the status first.
+    if is_news {
+        writes.clear();
+    }
+    let standing = match seen.trouble.filter(|_| !writes.is_empty()) {
+        Some(trouble) => {
+            Standing::Waits(reason::STEP_FAILED, format!("the last request failed, retrying: {trouble}"))
+        }
+        None => standing,
+    };
+    let status = status::of(seen, recorded, &standing);
+    let again_at = match &standing {
+        Standing::Waits(..) | Standing::Works(_) => seen.now.checked_add(AGAIN).ok(),
+        Standing::Retries(at) => Some(*at),
+        // The object that blocks it can be in another namespace.
+        Standing::Blocked(..) => seen.now.checked_add(AGAIN).ok(),
+        Standing::Invalid(_) | Standing::AwaitsEdit | Standing::Failed(_) | Standing::Completed => None,
+    };
+    Decision { status: (status != before).then_some(status), writes, again_at }
+}
+
+/// It is never carried out again.
+fn is_over(status: &EtcdRestoreStatus) -> bool {
+    status.completion_time.is_some() || status.phase == Some(RestorePhase::Completed)
+}
+
+/// Before it is recorded that the cluster is there: nothing exists that could be lost.
+fn begin(seen: &Seen<'_>, before: &EtcdRestoreStatus) -> Next {
+    let stand = |standing| Next::new(before.clone(), standing);
+    if awaits_edit(seen.restore) {
+        return stand(Standing::AwaitsEdit);
+    }
+    if let Err(obstacle) = Intent::of(seen.restore, seen.backup) {
+        return stand(match obstacle {
+            Obstacle::Invalid(problems) => Standing::Invalid(problems),
+            Obstacle::Blocks(reason, message) => Standing::Blocked(reason, message),
+            Obstacle::Waits(reason, message) => Standing::Waits(reason, message),
+        });
+    }
+    let name = &seen.restore.spec.cluster_name;
+    match seen.cluster {
+        Some(cluster) if is_created_by(seen.restore, cluster) => {
+            let recorded = EtcdRestoreStatus {
+                start_time: Some(cluster.metadata.creation_timestamp.clone().unwrap_or(Time(seen.now))),
+                restored_cluster: Some(name.clone()),
+                incarnation: cluster.uid(),
+                ..before.clone()
+            };
+            Next::new(recorded, Standing::Works(format!("created EtcdCluster {name}")))
+        }
+        Some(_) => {
+            let message = format!(
+                "EtcdCluster {name} exists already, and this restore would need a new one: create another EtcdRestore with \
+                 another clusterName, or delete the cluster and its volumes before"
+            );
+            Next::failed(before, reason::CLUSTER_EXISTS, &message)
+        }
+        None => match left_volumes(seen) {
+            Some(standing) => stand(standing),
+            None => match new_cluster(seen.restore) {
+                Some(cluster) => {
+                    let create = vec![Write::CreateCluster(Box::new(cluster))];
+                    Next::working(before, &format!("creating EtcdCluster {name}"), create)
+                }
+                None => stand(Standing::Waits(reason::INVALID_SPEC, "clusterTemplate is missing".into())),
+            },
+        },
+    }
+}
+
+/// With its volumes, a previous cluster of the name could be meant.
+fn left_volumes(seen: &Seen<'_>) -> Option<Standing> {
+    let (terminating, staying): (Vec<_>, Vec<_>) =
+        seen.claims.values().partition(|claim| claim.metadata.deletion_timestamp.is_some());
+    let names = |claims: &[&PersistentVolumeClaim]| {
+        claims.iter().map(|claim| claim.name_any()).collect::<Vec<_>>().join(", ")
+    };
+    if !staying.is_empty() {
+        let message = format!(
+            "volumes of a previous cluster of this name exist: {}; create another EtcdRestore with another clusterName, or \
+             delete them before if you do not need their data",
+            names(&staying)
+        );
+        return Some(Standing::Failed(Failed::new(reason::FOREIGN_VOLUMES, &message)));
+    }
+    (!terminating.is_empty()).then(|| {
+        let message = format!("volumes of a previous cluster are being deleted: {}", names(&terminating));
+        Standing::Waits(reason::VOLUMES_TERMINATING, message)
+    })
+}
+
+/// That it is restored is part of the request that creates it.
+fn new_cluster(restore: &EtcdRestore) -> Option<EtcdCluster> {
+    let mut cluster = EtcdCluster::new(&restore.spec.cluster_name, restore.spec.cluster_template.clone()?);
+    cluster.metadata = ObjectMeta {
+        name: cluster.metadata.name,
+        namespace: restore.namespace(),
+        annotations: Some(Mark::of(restore).annotation()),
+        ..ObjectMeta::default()
+    };
+    Some(cluster)
+}
+
+fn is_created_by(restore: &EtcdRestore, cluster: &EtcdCluster) -> bool {
+    Mark::on(cluster).is_some_and(|mark| mark.is_of(restore))
+}
+
+/// The cluster is there, and waits for its data.
+fn proceed(seen: &Seen<'_>, before: &EtcdRestoreStatus, uid: &str) -> Next {
+    let name = before.restored_cluster.clone().unwrap_or_default();
+    if seen.restore.spec.cluster_name != name {
+        let message =
+            format!("clusterName was changed after EtcdCluster {name} was created for this restore");
+        return Next::failed(before, reason::INVALID_SPEC, &message);
+    }
+    let own = seen.cluster.filter(|cluster| {
+        cluster.uid().as_deref() == Some(uid) && cluster.metadata.deletion_timestamp.is_none()
+    });
+    let Some(cluster) = own.filter(|cluster| is_created_by(seen.restore, cluster)) else {
+        let message = format!(
+            "EtcdCluster {name} was deleted, or lost its annotation, before its data was restored: create another EtcdRestore"
+        );
+        return Next::failed(before, reason::CLUSTER_GONE, &message);
+    };
+    match &before.restored_volume_uid {
+        Some(volume) => start(seen, before, cluster, volume),
+        None => prepare(seen, before, cluster),
+    }
+}
+
+/// Until the volume has the data.
+fn prepare(seen: &Seen<'_>, before: &EtcdRestoreStatus, cluster: &EtcdCluster) -> Next {
+    let name = cluster.name_any();
+    if cluster.status.as_ref().is_some_and(|status| status.cluster_id.is_some()) {
+        let message = format!(
+            "EtcdCluster {name} bootstrapped without the copy: delete it with its volumes, and create another EtcdRestore"
+        );
+        return Next::failed(before, reason::CLUSTER_EXISTS, &message);
+    }
+    if let Some(run) = seen.runs.iter().find(|run| run.is_active()) {
+        return Next::new(before.clone(), status::of_attempt(run));
+    }
+    let is_recorded = |run: &&Run| before.last_run.as_ref().is_some_and(|it| it.job == run.job);
+    if let Some(run) = seen.runs.iter().find(|run| !is_recorded(run)) {
+        return ended(seen, before, run);
+    }
+    if !seen.runs.is_empty() {
+        return Next::working(before, "the last attempt is being removed", end_jobs(seen));
+    }
+    if let Some(standing) = before.last_run.as_ref().and_then(|run| after_failure(seen, before, run)) {
+        return Next::new(before.clone(), standing);
+    }
+    attempt(seen, before, cluster)
+}
+
+/// The outcome of an attempt, which counts once.
+fn ended(seen: &Seen<'_>, before: &EtcdRestoreStatus, run: &Run) -> Next {
+    let State::Ended(outcome) = &run.state else {
+        return Next::new(before.clone(), status::of_attempt(run));
+    };
+    let failure = outcome.as_ref().err();
+    let last_run = RunStatus {
+        job: run.job.clone(),
+        generation: run.attempt.generation,
+        scheduled_time: None,
+        request: None,
+        retries: i32::try_from(run.attempt.retries).unwrap_or(i32::MAX),
+        failure: failure.map(|it| it.reason.to_owned()),
+        message: failure.map(|it| it.message.clone()),
+    };
+    let recorded =
+        EtcdRestoreStatus { last_run: Some(last_run), last_run_time: Some(Time(seen.now)), ..before.clone() };
+    let recorded = match outcome {
+        Ok(Success { restored, copy }) => EtcdRestoreStatus {
+            restored_volume_uid: Some(run.attempt.claim_uid.clone()),
+            restored_revision: Some(restored.revision),
+            served_revision: Some(restored.served_revision),
+            restored_size: i64::try_from(restored.bytes).ok(),
+            copy_name: copy.as_ref().map(|copy| copy.name.to_string()).or(before.copy_name.clone()),
+            ..recorded
+        },
+        Err(_) => recorded,
+    };
+    Next::new(recorded, Standing::Works("an attempt has ended".into()))
+}
+
+/// A passing failure is repeated; any other is the end. None: the next attempt is due.
+fn after_failure(seen: &Seen<'_>, before: &EtcdRestoreStatus, run: &RunStatus) -> Option<Standing> {
+    let failure = run.failure.as_deref()?;
+    let retries = u32::try_from(run.retries).unwrap_or(u32::MAX);
+    if !is_passing(failure) || retries >= MAX_RETRIES {
+        let word = reason::ALL.iter().find(|it| **it == failure).copied().unwrap_or(reason::RUN_FAILED);
+        let message = format!(
+            "{}; EtcdCluster {} has no data: delete it with its volumes, and create another EtcdRestore",
+            run.message.clone().unwrap_or_default(),
+            before.restored_cluster.clone().unwrap_or_default()
+        );
+        return Some(Standing::Failed(Failed { reason: word, message }));
+    }
+    let ended = before.last_run_time.as_ref().map_or(seen.now, |time| time.0);
+    let at = ended.saturating_add(FIRST_RETRY * 4_i32.pow(retries)).unwrap_or(seen.now);
+    (at > seen.now).then_some(Standing::Retries(at))
+}
+
+/// Everything that a Job needs, one after the other, and then the Job.
+fn attempt(seen: &Seen<'_>, before: &EtcdRestoreStatus, cluster: &EtcdCluster) -> Next {
+    let name = cluster.name_any();
+    let wait = |reason, message: String| Next::new(before.clone(), Standing::Waits(reason, message));
+    let intent = match Intent::of(seen.restore, seen.backup) {
+        Ok(intent) => intent,
+        Err(Obstacle::Waits(reason, message)) => return wait(reason, message),
+        Err(obstacle) => return Next::new(before.clone(), Standing::Failed(final_failure(obstacle))),
+    };
+    let Ok(of_cluster) = validate(cluster) else {
+        return wait(
+            reason::INVALID_SPEC,
+            format!("the spec of EtcdCluster {name} breaks rules: see its status"),
+        );
+    };
+    if of_cluster.paused {
+        return wait(reason::PAUSED, format!("EtcdCluster {name} is paused: set its spec.paused to false"));
+    }
+    // Its worker keeps it from being deleted without a trace, and records the domain that URLs of members have.
+    let has_domain = cluster.status.as_ref().is_some_and(|status| status.domain.is_some());
+    if !has_domain || !cluster.finalizers().iter().any(|it| it == FINALIZER) {
+        return Next::working(before, &format!("EtcdCluster {name} is being prepared"), Vec::new());
+    }
+    let names = Names::of(cluster, seen.domain);
+    let desired = Desired { intent: &of_cluster, names: &names, agent_image: seen.image, operator: None };
+    let plan = job::Plan { restore: seen.restore, intent: &intent, desired: &desired };
+    match seen.claims.get(&Ordinal(0)) {
+        None => {
+            let create = vec![Write::CreateClaim(Box::new(plan.claim()))];
+            Next::working(before, &format!("creating the volume of {}", names.pod(Ordinal(0))), create)
+        }
+        Some(claim) if claim.metadata.deletion_timestamp.is_some() || !is_of(claim, cluster) => {
+            let message = format!("claim {} is being deleted, or is of another cluster", claim.name_any());
+            wait(reason::VOLUMES_TERMINATING, message)
+        }
+        Some(claim) => {
+            let retries = before.last_run.as_ref().map_or(0, |run| run.retries.saturating_add(1));
+            let attempt = Attempt {
+                claim_uid: claim.uid().unwrap_or_default(),
+                retries: u32::try_from(retries).unwrap_or(u32::MAX),
+                generation: generation(seen.restore),
+            };
+            let mark = Mark { attempt: Some(attempt), ..Mark::of(seen.restore) };
+            let create = vec![Write::CreateJob(Box::new(plan.job(&mark)))];
+            Next::working(before, "creating the Job that restores the copy", create)
+        }
+    }
+}
+
+fn is_of(claim: &PersistentVolumeClaim, cluster: &EtcdCluster) -> bool {
+    claim.labels().get(CLUSTER_UID_LABEL) == cluster.uid().as_ref()
+}
+
+/// The volume has the data: the Job ends, the claim gets its label, and the cluster starts.
+fn start(seen: &Seen<'_>, before: &EtcdRestoreStatus, cluster: &EtcdCluster, volume: &str) -> Next {
+    if !seen.runs.is_empty() {
+        return Next::working(before, "the Job is being removed", end_jobs(seen));
+    }
+    let name = cluster.name_any();
+    let status = cluster.status.clone().unwrap_or_default();
+    if status.cluster_id.is_some() && status.ready_replicas.unwrap_or_default() > 0 {
+        return Next::new(before.clone(), Standing::Completed);
+    }
+    let starting = || {
+        let ready = find(&status.conditions, condition::RECONCILING).map(|it| it.message.clone());
+        format!("EtcdCluster {name} starts: {}", ready.unwrap_or_default())
+    };
+    if status.cluster_id.is_some() {
+        return Next::working(before, &starting(), Vec::new());
+    }
+    let claim = seen.claims.get(&Ordinal(0)).filter(|claim| {
+        claim.uid().as_deref() == Some(volume) && claim.metadata.deletion_timestamp.is_none()
+    });
+    let Some(claim) = claim else {
+        let message = format!(
+            "the volume with the restored data was deleted before etcd started: delete EtcdCluster {name}, and create another \
+             EtcdRestore"
+        );
+        return Next::failed(before, reason::DATA_LOST, &message);
+    };
+    if claim.labels().contains_key(MEMBER_ID_LABEL) {
+        return Next::working(before, &starting(), Vec::new());
+    }
+    let Some(member) = member_of(seen, cluster) else {
+        let message = format!("the spec of EtcdCluster {name} breaks rules: see its status");
+        return Next::new(before.clone(), Standing::Waits(reason::INVALID_SPEC, message));
+    };
+    let label = Write::Label {
+        namespace: claim.namespace().unwrap_or_default(),
+        name: claim.name_any(),
+        uid: volume.to_owned(),
+        version: claim.resource_version().unwrap_or_default(),
+        member,
+    };
+    Next::working(before, &format!("the data is restored, and EtcdCluster {name} starts"), vec![label])
+}
+
+/// Whose data is on the volume.
+fn member_of(seen: &Seen<'_>, cluster: &EtcdCluster) -> Option<crate::observed::MemberId> {
+    let of_cluster = validate(cluster).ok()?;
+    let names = Names::of(cluster, seen.domain);
+    let desired = Desired { intent: &of_cluster, names: &names, agent_image: seen.image, operator: None };
+    Some(job::restoration(seen.restore, &desired, None).member_id())
+}
+
+/// Their results are in the status; while their pods exist, the volume cannot be deleted.
+fn end_jobs(seen: &Seen<'_>) -> Vec<Write> {
+    let ended = seen.runs.iter().filter(|run| !run.is_terminating);
+    ended.map(|run| Write::delete(seen.restore, run)).collect()
+}
+
+/// Versions that restored nothing marked every object, and what had no effect takes effect with an edit only.
+fn awaits_edit(restore: &EtcdRestore) -> bool {
+    let Some(status) = &restore.status else { return false };
+    let is_parked = match find(&status.conditions, condition::STALLED) {
+        Some(it) => {
+            [reason::NOT_IMPLEMENTED, reason::AWAITING_EDIT].contains(&it.reason.as_str())
+                && it.observed_generation == restore.metadata.generation
+        }
+        None => {
+            status.phase == Some(RestorePhase::Failed)
+                && status.observed_generation == restore.metadata.generation
+        }
+    };
+    // This version says so itself of what it cannot do.
+    is_parked && Intent::of(restore, None).err().is_none_or(|it| !is_not_implemented(&it))
+}
+
+fn is_not_implemented(obstacle: &Obstacle) -> bool {
+    matches!(obstacle, Obstacle::Blocks(word, _) if *word == reason::NOT_IMPLEMENTED)
+}
+
+fn generation(restore: &EtcdRestore) -> i64 {
+    restore.metadata.generation.unwrap_or_default()
+}
+
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod tests;
