@@ -1,6 +1,6 @@
 //! The copies in a store: list, read, delete.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use etcd_operator_core::backup::inputs::Inputs;
 use etcd_operator_core::backup::layout::{
@@ -16,6 +16,7 @@ use object_store::ObjectStoreExt;
 use object_store::path::Path;
 
 use crate::error::Error;
+use crate::segments::Segments;
 use crate::store::Store;
 
 /// The clusters that have anything in the store.
@@ -65,6 +66,32 @@ pub async fn find(store: &Store, layout: &Layout, name: Option<&CopyName>) -> Re
     Err(Error::NotFound(format!(
         "{location} has no copy of cluster {cluster}: check the path and the cluster ID; `etcd-backup clusters` lists them"
     )))
+}
+
+/// The lowest revision that the newest good copy can have.
+pub async fn newest_good(
+    store: &Store,
+    layout: &Layout,
+    damaged: &BTreeSet<CopyName>,
+) -> Result<Option<i64>, Error> {
+    let mut manifests = Vec::new();
+    for name in names(store, layout).await? {
+        match read(store, layout, &name).await {
+            Ok(Ok(manifest)) if !damaged.contains(&name) => manifests.push(manifest),
+            Ok(_) | Err(Error::NotFound(_)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    manifests.sort_by_key(|it| (it.revision.lowest, it.completed_at));
+    while let Some(manifest) = manifests.pop() {
+        let path = Path::from(layout.data_at(&manifest.data.file));
+        match store.objects.head(&path).await {
+            Ok(data) if data.size == manifest.data.bytes => return Ok(Some(manifest.revision.lowest)),
+            Ok(_) | Err(object_store::Error::NotFound { .. }) => {}
+            Err(error) => return Err(Error::store(format!("read {path}"), &error)),
+        }
+    }
+    Ok(None)
 }
 
 /// Deletes copies by their names. Those that do not exist any more count as deleted; one without a manifest of ours is refused,
@@ -118,12 +145,18 @@ pub async fn prune(store: &Store, layout: &Layout, inputs: &Inputs) -> Result<Do
     for name in &deleted {
         remove(store, layout, &manifests[name]).await?;
     }
+    // An unreadable manifest might be of a copy that needs any of them.
+    let kept = manifests.iter().filter(|(name, _)| !deleted.contains(name));
+    let lowest: Vec<i64> = kept.map(|(_, manifest)| manifest.revision.lowest).collect();
+    let lowest = Some(lowest.as_slice()).filter(|_| unreadable == 0);
+    let segments_deleted = Segments::new(store, layout.clone()).prune(lowest).await?;
     Ok(Done::Prune {
         deleted: first_names(&deleted),
         deleted_count: deleted.len(),
         kept: stored.len() - deleted.len(),
         unreadable,
         without_manifest: sizes.len(),
+        segments_deleted,
     })
 }
 

@@ -61,24 +61,25 @@ pub fn recipients(texts: &[String]) -> Result<Vec<Recipient>, Error> {
     parsed.collect()
 }
 
-enum Packed {
-    Plain(Sealed),
-    Zstd(zstd::Encoder<'static, Sealed>),
+/// Compresses and then encrypts what is written.
+pub enum Packed<W: Write> {
+    Plain(Sealed<W>),
+    Zstd(zstd::Encoder<'static, Sealed<W>>),
 }
 
-enum Sealed {
-    Plain(Parts),
-    Age(age::stream::StreamWriter<Parts>),
+pub enum Sealed<W: Write> {
+    Plain(W),
+    Age(age::stream::StreamWriter<W>),
 }
 
-impl Packed {
-    fn new(compression: Compression, recipients: &[Recipient], parts: Parts) -> io::Result<Self> {
+impl<W: Write> Packed<W> {
+    pub fn new(compression: Compression, recipients: &[Recipient], to: W) -> io::Result<Self> {
         let sealed = match recipients {
-            [] => Sealed::Plain(parts),
+            [] => Sealed::Plain(to),
             some => {
                 let some = some.iter().map(|it| it as &dyn age::Recipient);
                 let encryptor = age::Encryptor::with_recipients(some).map_err(io::Error::other)?;
-                Sealed::Age(encryptor.wrap_output(parts)?)
+                Sealed::Age(encryptor.wrap_output(to)?)
             }
         };
         Ok(match compression {
@@ -87,19 +88,19 @@ impl Packed {
         })
     }
 
-    fn finish(self) -> io::Result<Parts> {
+    pub fn finish(self) -> io::Result<W> {
         let sealed = match self {
             Self::Plain(sealed) => sealed,
             Self::Zstd(encoder) => encoder.finish()?,
         };
         match sealed {
-            Sealed::Plain(parts) => Ok(parts),
+            Sealed::Plain(to) => Ok(to),
             Sealed::Age(writer) => writer.finish(),
         }
     }
 }
 
-impl Write for Packed {
+impl<W: Write> Write for Packed<W> {
     fn write(&mut self, data: &[u8]) -> io::Result<usize> {
         match self {
             Self::Plain(writer) => writer.write(data),
@@ -112,7 +113,7 @@ impl Write for Packed {
     }
 }
 
-impl Write for Sealed {
+impl<W: Write> Write for Sealed<W> {
     fn write(&mut self, data: &[u8]) -> io::Result<usize> {
         match self {
             Self::Plain(writer) => writer.write(data),

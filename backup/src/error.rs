@@ -3,6 +3,7 @@
 use std::error::Error as _;
 use std::io;
 
+use etcd_operator_core::backup::chain::CopyNeeded;
 use etcd_operator_core::backup::report::{Failure, Reason};
 use object_store::client::{HttpError, HttpErrorKind};
 
@@ -22,6 +23,10 @@ pub enum Error {
     Unusable(String),
     #[error("cannot {doing}: {source}")]
     Output { doing: String, source: io::Error },
+    #[error("the archive is not continuous: {0}")]
+    Broken(String),
+    #[error("the archive cannot begin: {0}: take a full copy and start the archiver again")]
+    CopyNeeded(CopyNeeded),
     #[error("interrupted by a signal, no copy was stored: start the run again")]
     Interrupted,
 }
@@ -41,8 +46,15 @@ impl Error {
             Self::Damaged(_) => Reason::CopyDamaged,
             Self::Unusable(_) => Reason::CopyUnusable,
             Self::Output { .. } => Reason::OutputFailed,
+            Self::Broken(_) => Reason::ChainBroken,
+            Self::CopyNeeded(_) => Reason::CopyNeeded,
             Self::Interrupted => Reason::Interrupted,
         }
+    }
+
+    /// It can pass without anybody doing anything.
+    pub fn is_passing(&self) -> bool {
+        matches!(self.reason(), Reason::EtcdUnavailable | Reason::StoreUnreachable)
     }
 }
 

@@ -15,6 +15,7 @@ use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 use tonic_prost::ProstCodec;
 
 use crate::error::Error;
+use crate::watch::Watch;
 
 const CONNECT: Duration = Duration::from_secs(5);
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -41,16 +42,19 @@ struct AuthStatusResponse {
 }
 
 /// One member, and what it reported when it was chosen.
+#[derive(Clone)]
 pub struct Member {
     pub endpoint: String,
     pub cluster: ClusterId,
     pub id: MemberId,
+    /// When it was chosen; everything that was acknowledged before is in it.
+    pub revision: i64,
     client: Client,
     channel: Channel,
 }
 
 impl Member {
-    /// Asks all of them, and returns the one to take a snapshot from.
+    /// Asks all of them, and returns the one to take a snapshot from, or to follow.
     pub async fn choose(etcd: &Etcd, expected: Option<ClusterId>) -> Result<Self, Error> {
         let tls = etcd.tls.as_ref().map(tls).transpose()?;
         let asked = join_all(etcd.endpoints.iter().map(|endpoint| ask(endpoint, tls.clone()))).await;
@@ -70,7 +74,28 @@ impl Member {
         else {
             return Err(unavailable("the chosen member did not respond".into()));
         };
-        Ok(Self { endpoint, cluster: candidate.cluster, id: candidate.member, client, channel })
+        let Candidate { cluster, member: id, revision, .. } = candidate;
+        Ok(Self { endpoint, cluster, id, revision, client, channel })
+    }
+
+    /// All events from a revision on.
+    pub async fn watch(&self, from: i64) -> Result<Watch, Error> {
+        Watch::open(self, self.channel.clone(), from).await
+    }
+
+    /// A revision that is not below that of any write which was acknowledged before the call.
+    pub async fn linearizable_revision(&self) -> Result<i64, Error> {
+        let mut kv = self.client.kv_client();
+        let read = within(DEADLINE, kv.get(PROBE_KEY, Some(GetOptions::new().with_count_only()))).await;
+        let read = read.map_err(|words| self.failed("read the revision of the cluster", &words))?;
+        Ok(read.header().map_or(0, ResponseHeader::revision))
+    }
+
+    /// With which a lease was granted; None if it does not exist any more.
+    pub async fn lease_ttl(&self, id: i64) -> Option<i64> {
+        let mut leases = self.client.lease_client();
+        let answer = within(DEADLINE, leases.time_to_live(id, None)).await.ok()?;
+        Some(answer.granted_ttl()).filter(|ttl| *ttl > 0)
     }
 
     /// The revision that it has applied, and its version.

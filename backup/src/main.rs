@@ -1,6 +1,7 @@
 //! The program `etcd-backup`: everything that a backup has to do with a store. Each run has one verb, reads its inputs from one
 //! file, and ends with one result. `docs/backup.md` describes them.
 
+mod archive;
 mod copies;
 mod decode;
 mod encode;
@@ -8,15 +9,19 @@ mod error;
 mod etcd;
 mod probe;
 mod read;
+mod record;
 mod restore;
+mod segments;
 mod snapshot;
 mod store;
 mod take;
 mod upload;
+mod watch;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use etcd_operator_core::backup::FormatVersion;
@@ -32,11 +37,12 @@ use crate::store::Store;
 /// The kubelet creates it in every container; elsewhere there is none.
 const TERMINATION_LOG: &str = "/dev/termination-log";
 
-/// Takes, lists, verifies, deletes and fetches copies of etcd's data in a store: S3, GCS, Azure, or a directory. Prints the result
+/// Takes, lists, verifies, deletes and fetches copies of etcd's data in a store, and archives every revision: S3, GCS, Azure, or a directory. Prints the result
 /// as one line of JSON, and writes it to the termination message of its container.
 ///
 /// Exit codes: 0 success, 2 invalid configuration, 3 store unreachable, 4 store denied access, 5 store rejected the request,
-/// 6 etcd unavailable, 7 copy not found, 8 copy damaged, 9 copy unusable, 10 output failed, 11 interrupted.
+/// 6 etcd unavailable, 7 copy not found, 8 copy damaged, 9 copy unusable, 10 output failed, 11 interrupted, 12 chain broken,
+/// 13 copy needed.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
@@ -75,6 +81,18 @@ enum Verb {
     Delete {
         #[arg(required = true)]
         names: Vec<CopyName>,
+    },
+    /// Follow the cluster and store every revision, until a signal ends it
+    Archive {
+        /// How long a revision waits until it is stored
+        #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
+        flush_interval_seconds: u64,
+        /// For how long etcd or the store can be unavailable before the run ends
+        #[arg(long, default_value_t = 600)]
+        patience_seconds: u64,
+        /// The file to write the progress to
+        #[arg(long)]
+        status: Option<PathBuf>,
     },
     /// Delete the copies that the retention of the inputs does not keep
     Prune,
@@ -138,6 +156,12 @@ async fn run(file: Option<&Path>, verb: Verb) -> Result<Done, Error> {
     if let Verb::Take = verb {
         return take::take(&inputs, interrupted()).await;
     }
+    if let Verb::Archive { flush_interval_seconds, patience_seconds, status } = verb {
+        let flush_interval = Duration::from_secs(flush_interval_seconds);
+        let options =
+            archive::Options { flush_interval, patience: Duration::from_secs(patience_seconds), status };
+        return archive::archive(&inputs, options, interrupted()).await;
+    }
     tokio::select! {
         done = others(&inputs, verb) => done,
         () = interrupted() => Err(Error::Interrupted),
@@ -149,7 +173,7 @@ async fn others(inputs: &Inputs, verb: Verb) -> Result<Done, Error> {
     let layout = || store.layout(inputs);
     match verb {
         Verb::Probe => probe::probe(&store, inputs).await,
-        Verb::Take => unreachable!("it handles interrupts itself"),
+        Verb::Take | Verb::Archive { .. } => unreachable!("it handles interrupts itself"),
         Verb::Clusters => copies::clusters(&store).await,
         Verb::List { before } => copies::list(&store, &layout()?, before.as_ref()).await,
         Verb::Verify { name, identity } => {

@@ -2,6 +2,7 @@
 //! manifest of a copy, and the decisions about copies. Both can be of different versions, and a store keeps manifests of
 //! all of them (ADR 27, ADR 50).
 
+pub mod chain;
 pub mod inputs;
 pub mod layout;
 pub mod manifest;
@@ -9,6 +10,7 @@ pub mod page;
 pub mod report;
 pub mod restorable;
 pub mod retention;
+pub mod segment;
 pub mod source;
 
 use serde::{Deserialize, Serialize};
@@ -23,7 +25,7 @@ pub struct FormatVersion(pub u32);
 
 impl FormatVersion {
     /// What this version writes.
-    pub const CURRENT: Self = Self(1);
+    pub const CURRENT: Self = Self(2);
 }
 
 /// One of the words of this version, or one of a later version as it is written.

@@ -15,6 +15,7 @@ use etcd_operator_core::backup::manifest::{
 };
 use etcd_operator_core::backup::report::{Done, Failure, Outcome, Problem, Reason, Report, Summary};
 use etcd_operator_core::backup::retention::Retention;
+use etcd_operator_core::backup::segment::{self, Body, Segment, Times};
 use etcd_operator_core::backup::{FormatVersion, Word};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -87,6 +88,32 @@ fn manifest() -> Manifest {
     }
 }
 
+fn segment() -> Segment {
+    let data = manifest().data;
+    Segment {
+        format: segment::FORMAT.into(),
+        format_version: FormatVersion::CURRENT,
+        readable_from: segment::READABLE_FROM,
+        program_version: "0.1.0".into(),
+        cluster_id: CLUSTER.into(),
+        etcd_version: "3.6.16".into(),
+        first: 1204,
+        last: 1300,
+        chain_first: 1000,
+        previous: Some("c".repeat(64)),
+        tip: "d".repeat(64),
+        times: Times { first: at(10), last: at(14), exact_since: Some(at(9)), confirmed: Some(at(15)) },
+        body: Body {
+            bytes: 4000,
+            sha256: "e".repeat(64),
+            content_bytes: 5000,
+            compression: data.compression,
+            encryption: data.encryption,
+            recipients: data.recipients,
+        },
+    }
+}
+
 fn inputs(place: Place) -> Inputs {
     let tls = Tls {
         ca_file: "/tls/ca.crt".into(),
@@ -136,10 +163,19 @@ fn done_after(done: Option<&Done>) -> Option<Done> {
         Some(Done::Clusters { .. }) => Done::Verify { name: name(), content: true },
         Some(Done::Verify { .. }) => Done::Delete { deleted: names(), deleted_count: 1 },
         Some(Done::Delete { .. }) => {
-            Done::Prune { deleted: names(), deleted_count: 1, kept: 2, unreadable: 3, without_manifest: 4 }
+            let (deleted, segments_deleted) = (names(), 5);
+            Done::Prune {
+                deleted,
+                deleted_count: 1,
+                kept: 2,
+                unreadable: 3,
+                without_manifest: 4,
+                segments_deleted,
+            }
         }
         Some(Done::Prune { .. }) => Done::Fetch { copy },
-        Some(Done::Fetch { .. }) => return None,
+        Some(Done::Fetch { .. }) => Done::Archive { archived: 1300, segments: 5, copy_due: false },
+        Some(Done::Archive { .. }) => return None,
     })
 }
 
@@ -171,6 +207,7 @@ fn today() -> Files {
         .map(|(kind, place)| (format!("inputs-{kind}.json"), text(&inputs(place))))
         .collect();
     files.insert("manifest.json".into(), manifest().render());
+    files.insert("segment.json".into(), segment().render());
     let failure = Failure { reason: Reason::StoreDenied.into(), message: "text".into() };
     files.insert("report-failed.json".into(), text(&report(Outcome::Failed(failure))));
     let mut done = done_after(None);
@@ -195,6 +232,7 @@ fn understood(file: &str, text: &str) -> Value {
     }
     match file.split(['.', '-']).next() {
         Some("manifest") => through::<Manifest>(text),
+        Some("segment") => through::<Segment>(text),
         Some("inputs") => through::<Inputs>(text),
         Some("report") => through::<Report>(text),
         _ => panic!("nothing is called {file}"),

@@ -50,7 +50,14 @@ async fn azure_is_a_store_too() {
     place.set("retention", json!({"maxCopies": 1}));
     let pruned = place.done(&["prune"]).await;
     let deleted = vec![copy.name];
-    let expected = Done::Prune { deleted, deleted_count: 1, kept: 1, unreadable: 0, without_manifest: 0 };
+    let expected = Done::Prune {
+        deleted,
+        deleted_count: 1,
+        kept: 1,
+        unreadable: 0,
+        without_manifest: 0,
+        segments_deleted: 0,
+    };
     assert_eq!(pruned, expected);
     place.done(&["delete", large.name.as_str()]).await;
     assert_eq!(place.list().await, []);

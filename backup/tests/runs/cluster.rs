@@ -141,6 +141,19 @@ impl Cluster {
         self.members.kill(ordinal);
     }
 
+    /// Starts one again after [`Self::kill`], with its data.
+    pub async fn restart(&mut self, ordinal: u8) {
+        self.run(ordinal, "existing");
+        self.serves(ordinal).await;
+    }
+
+    /// Starts one again after [`Self::kill`], without its data: a cluster of the same ID, with another history.
+    pub async fn restart_empty(&mut self, ordinal: u8) {
+        std::fs::remove_dir_all(self.data(ordinal)).expect("it was its own");
+        self.run(ordinal, "new");
+        self.serves(ordinal).await;
+    }
+
     /// What etcd's own program says of a snapshot.
     pub fn etcdutl_status(&self, snapshot: &Path) -> Value {
         let output = Command::new(self.programs.join("etcdutl"))
@@ -152,6 +165,10 @@ impl Cluster {
         serde_json::from_slice(&output.stdout).expect("JSON")
     }
 
+    fn data(&self, ordinal: u8) -> PathBuf {
+        self.members.directory().join(format!("data-{ordinal}"))
+    }
+
     fn peer(&self, ordinal: u8) -> String {
         format!("http://{}:2380", self.members.address(ordinal))
     }
@@ -161,7 +178,7 @@ impl Cluster {
         let all: Vec<_> = (0..self.size).map(|it| format!("m{it}={}", self.peer(it))).collect();
         let mut command = Command::new(self.programs.join("etcd"));
         command.env_clear().args(["--name", &format!("m{ordinal}"), "--unsafe-no-fsync"]);
-        command.arg("--data-dir").arg(self.members.directory().join(format!("data-{ordinal}")));
+        command.arg("--data-dir").arg(self.data(ordinal));
         command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
         command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
         command.args(["--initial-cluster", &all.join(","), "--initial-cluster-state", state]);
@@ -182,7 +199,7 @@ impl Cluster {
     }
 }
 
-async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+pub async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let began = Instant::now();
     while !is_so().await {
         assert!(began.elapsed() < LIMIT, "waited too long for {what}");

@@ -66,7 +66,7 @@ impl Held {
     }
 }
 
-fn signal(run: &tokio::process::Child, signal: Signal) {
+pub fn signal(run: &tokio::process::Child, signal: Signal) {
     let id = i32::try_from(run.id().expect("it runs")).expect("a process ID");
     kill_process(Pid::from_raw(id).expect("not zero"), signal).expect("it is ours");
 }

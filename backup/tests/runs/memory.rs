@@ -13,10 +13,10 @@ use crate::program::{Place, identity, text};
 const MEBIBYTES: usize = 128;
 /// What etcd's own default limits a database to.
 const LARGE_MEBIBYTES: usize = 2000;
-const LIMIT_KIB: u64 = 64 << 10;
+pub const LIMIT_KIB: u64 = 64 << 10;
 
 /// The most memory that the process had so far.
-fn peak_kib(process: u32) -> Option<u64> {
+pub fn peak_kib(process: u32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.trim().trim_end_matches(" kB").parse().ok()

@@ -79,6 +79,7 @@ async fn retention_deletes_the_oldest_and_nothing_that_is_not_a_copy() {
         kept: 3,
         unreadable: 1,
         without_manifest: 1,
+        segments_deleted: 0,
     };
     assert_eq!(done, expected);
     assert!(foreign.iter().all(|file| file.exists()));

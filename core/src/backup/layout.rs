@@ -1,6 +1,7 @@
 //! Where the objects of a copy are: `PATH/CLUSTER-ID/copies/NAME.json` is its manifest, and
-//! `PATH/CLUSTER-ID/data/NAME.db[.zst][.age]` its data. A cluster that is restored or created again has another ID, so it
-//! never continues or overwrites what another one stored.
+//! `PATH/CLUSTER-ID/data/NAME.db[.zst][.age]` its data. `PATH/CLUSTER-ID/chain/REVISION.segment` is a segment of the continuous
+//! archive. A cluster that is restored or created again has another ID, so it never continues or overwrites what another one
+//! stored.
 
 use std::fmt;
 
@@ -13,8 +14,12 @@ use crate::observed::ClusterId;
 
 const MANIFESTS: &str = "copies";
 const DATA: &str = "data";
+const CHAIN: &str = "chain";
 const MANIFEST_SUFFIX: &str = ".json";
 const DATA_SUFFIX: &str = ".db";
+const SEGMENT_SUFFIX: &str = ".segment";
+/// Every revision has as many, so names sort by revision.
+const REVISION_DIGITS: usize = 20;
 const TIME: &str = "%Y%m%dT%H%M%SZ";
 const RANDOM_DIGITS: usize = 16;
 
@@ -115,6 +120,16 @@ impl Layout {
         format!("{}/{file}", self.data())
     }
 
+    pub fn chain(&self) -> String {
+        self.below(CHAIN)
+    }
+
+    /// Where the segment is that begins with a revision. Two archivers that continue the same chain want the same name, and a
+    /// conditional put lets one of them have it.
+    pub fn segment_at(&self, first: i64) -> String {
+        format!("{}/{first:0REVISION_DIGITS$}{SEGMENT_SUFFIX}", self.chain())
+    }
+
     fn below(&self, folder: &str) -> String {
         let parts = [self.path.as_str(), &self.cluster.to_string(), folder];
         parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/")
@@ -132,6 +147,13 @@ pub fn name_in_data_file(file: &str) -> Option<CopyName> {
     let is_suffix = rest.is_empty() || rest.starts_with('.');
     let is_plain = rest.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'.');
     (is_suffix && is_plain).then(|| name.parse().ok())?
+}
+
+/// The first revision of the segment with this file name.
+pub fn first_in_segment_file(file: &str) -> Option<i64> {
+    let digits = file.strip_suffix(SEGMENT_SUFFIX)?;
+    let is_plain = digits.len() == REVISION_DIGITS && digits.bytes().all(|byte| byte.is_ascii_digit());
+    is_plain.then(|| digits.parse().ok())?
 }
 
 /// The suffixes say how to read it without this program: `age --decrypt | zstd --decompress`.
@@ -203,6 +225,24 @@ mod tests {
             assert_eq!(name_in_data_file(foreign), None, "{foreign}");
         }
         assert_eq!(name_in_manifest_file("index.json"), None);
+    }
+
+    #[test]
+    fn segments_sort_by_their_first_revision() {
+        let layout = Layout::new("prod", ClusterId(1));
+        let firsts = [2, 10, 1204, i64::MAX];
+        let paths = firsts.map(|first| layout.segment_at(first));
+        assert!(paths.is_sorted(), "{paths:?}");
+        assert_eq!(paths[2], "prod/1/chain/00000000000000001204.segment");
+        for (path, first) in paths.iter().zip(firsts) {
+            let file = path.rsplit('/').next().expect("a file");
+            assert_eq!(first_in_segment_file(file), Some(first));
+        }
+        for foreign in
+            ["1204.segment", "+0000000000000001204.segment", "99999999999999999999.segment", "position.json"]
+        {
+            assert_eq!(first_in_segment_file(foreign), None, "{foreign}");
+        }
     }
 
     #[test]

@@ -70,10 +70,26 @@ pub enum Done {
         unreadable: usize,
         /// Data without a manifest, of runs that did not complete. It stays, because it might belong to a run that has not ended.
         without_manifest: usize,
+        /// Segments of the continuous archive that no copy needs any more.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        segments_deleted: usize,
     },
     Fetch {
         copy: Summary,
     },
+    /// The archiver was ended by a signal.
+    Archive {
+        /// The last revision that is stored.
+        archived: i64,
+        /// How many segments this run stored.
+        segments: usize,
+        /// A replay would take too long, so a new full copy is due.
+        copy_due: bool,
+    },
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 /// A copy, as results and the status show it.
@@ -139,6 +155,10 @@ pub enum Reason {
     CopyUnusable,
     OutputFailed,
     Interrupted,
+    /// The archiver cannot continue the chain: revisions are missing, or are other ones than the archive has.
+    ChainBroken,
+    /// The archiver has no copy to begin with.
+    CopyNeeded,
 }
 
 impl Reason {
@@ -155,6 +175,8 @@ impl Reason {
             Self::CopyUnusable => 9,
             Self::OutputFailed => 10,
             Self::Interrupted => 11,
+            Self::ChainBroken => 12,
+            Self::CopyNeeded => 13,
         }
     }
 }
@@ -234,6 +256,7 @@ mod tests {
             kept: usize::MAX,
             unreadable: usize::MAX,
             without_manifest: usize::MAX,
+            segments_deleted: usize::MAX,
         };
         assert!(
             Report { outcome: Outcome::Succeeded(done), ..failed(String::new()) }.render().len() <= MAX_BYTES
@@ -253,6 +276,8 @@ mod tests {
             Reason::CopyUnusable,
             Reason::OutputFailed,
             Reason::Interrupted,
+            Reason::ChainBroken,
+            Reason::CopyNeeded,
         ];
         let codes: std::collections::BTreeSet<_> = all.map(Reason::exit_code).into();
         assert_eq!(codes.len(), all.len());
