@@ -144,6 +144,10 @@ bench: root image ## Measure beside a plain StatefulSet, print a table, write ta
 advisories: $(deny) ## Ask RustSec about known holes in our dependencies (needs its database)
 	$(deny) --locked check advisories
 
+.PHONY: dashboards
+dashboards: ## Compare the dashboards with the types that Grafana publishes (needs npm and the network)
+	hack/dashboards
+
 .PHONY: clean
 clean: ## Remove build output from the tree; caches outside it stay
 	cargo clean

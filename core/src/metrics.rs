@@ -4,11 +4,16 @@
 //! A label has no other values than constants of this program, so that the number of series is bounded: a value that comes
 //! from a user or from etcd does not compile.
 
+mod backup;
 mod cluster;
 mod effect;
 
+pub use backup::of_backup;
 pub use cluster::{of_observation, of_status};
 pub use effect::{Effect, outcome};
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 /// What the table says of one metric.
 #[derive(Debug, PartialEq)]
@@ -44,6 +49,8 @@ impl Kind {
 pub enum Scope {
     /// The leader serves it for each EtcdCluster, until that is deleted.
     Cluster,
+    /// The leader serves it for each EtcdBackup, until that is deleted.
+    Backup,
     /// Every replica of the operator serves it.
     Process,
 }
@@ -52,12 +59,14 @@ impl Scope {
     pub fn labels(self) -> &'static [&'static str] {
         match self {
             Self::Cluster => &["namespace", "name"],
+            // The first two are those of the cluster, as in all other series about it.
+            Self::Backup => &["namespace", "name", "backup_namespace", "backup"],
             Self::Process => &[],
         }
     }
 }
 
-/// One number of a cluster.
+/// One number of a cluster or of a backup.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
     pub metric: &'static Metric,
@@ -113,6 +122,20 @@ table! {
         "Changes that the operator requested, by kind and outcome (done, conflict, rejected, failed, no_response)";
     PANICS = Counter Cluster "etcd_operator_cluster_panics_total" []
         "Panics of the worker of this cluster, each of which restarts it";
+    BACKUP_CONDITION = Gauge Backup "etcd_operator_backup_condition" ["condition", "status"]
+        "Whether the condition of the EtcdBackup has this status (true, false, unknown), 1 or 0; all are 0 for a condition that is absent";
+    BACKUP_SUCCESS = Gauge Backup "etcd_operator_backup_last_success_timestamp_seconds" []
+        "When the last copy completed, in Unix time; 0 if none has";
+    BACKUP_SIZE = Gauge Backup "etcd_operator_backup_size_bytes" []
+        "The size of the last copy, as it is stored; absent without one";
+    BACKUP_DURATION = Gauge Backup "etcd_operator_backup_last_run_duration_seconds" []
+        "How long the last run took; absent while one takes place, and before the first one has ended";
+    BACKUP_FAILURES = Gauge Backup "etcd_operator_backup_consecutive_failures" []
+        "The number of attempts that have failed since the last copy";
+    BACKUP_NEXT = Gauge Backup "etcd_operator_backup_next_run_timestamp_seconds" []
+        "The next time of the schedule, in Unix time; absent without a schedule and while it is suspended";
+    BACKUP_OVERDUE = Gauge Backup "etcd_operator_backup_overdue_timestamp_seconds" []
+        "When the last copy becomes too old, in Unix time: a run is due, and the time that it can take has passed; absent while suspended, and for a single copy that exists";
     EFFECT_SECONDS = Histogram Process "etcd_operator_effect_duration_seconds" ["effect"]
         "How long requests for changes took, of all clusters";
     API_REQUESTS = Counter Process "etcd_operator_api_requests_total" ["verb", "outcome"]
@@ -135,6 +158,33 @@ table! {
         "Open file descriptors of this process";
     STARTED = Gauge Process "process_start_time_seconds" []
         "When this process started, in Unix time";
+}
+
+/// Whether each of these conditions has each status.
+fn by_condition(
+    metric: &'static Metric,
+    types: &'static [&'static str],
+    conditions: &[Condition],
+) -> impl Iterator<Item = Sample> {
+    types.iter().flat_map(move |&type_| {
+        let there = conditions.iter().find(|it| it.type_ == type_);
+        [("true", "True"), ("false", "False"), ("unknown", "Unknown")].map(|(label, value)| {
+            let holds = there.is_some_and(|it| it.status == value);
+            Sample { metric, values: [type_, label], value: holds.into() }
+        })
+    })
+}
+
+fn plain(metric: &'static Metric, value: f64) -> Sample {
+    Sample { metric, values: [""; 2], value }
+}
+
+fn labelled(metric: &'static Metric, label: &'static str, value: f64) -> Sample {
+    Sample { metric, values: [label, ""], value }
+}
+
+fn seconds(time: Timestamp) -> f64 {
+    time.as_duration().as_secs_f64()
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ use crate::names::reason;
 use crate::status::find;
 use crate::validate::Problem;
 pub use intent::{Intent, cluster_namespace};
-pub use job::Mark;
+pub use job::{Mark, RUN_DEADLINE};
 pub(crate) use job::{
     claim_volume, environment, mount, resources, secret_volume, store_mounts, store_volumes,
 };

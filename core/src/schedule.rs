@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 /// Minute, hour, day of the month, month, day of the week.
 const FIELDS: usize = 5;
+const UTC: &str = "UTC";
 
 /// It occurs again and again.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -64,6 +65,11 @@ impl Schedule {
     pub fn new(cron: &str, zone: &str) -> Option<Self> {
         let written = Written { cron: cron.to_owned(), zone: zone.to_owned() };
         Some(Self { written, cron: expression(cron).filter(occurs)?, zone: time_zone(zone)? })
+    }
+
+    /// In this time zone, or in UTC.
+    pub fn in_zone(cron: &str, zone: Option<&str>) -> Option<Self> {
+        Self::new(cron, zone.unwrap_or(UTC))
     }
 
     /// The first time after this one. What a clock shows is searched as if it never changed, because the search of the crate

@@ -44,12 +44,17 @@ impl Alert {
 
     /// The names of the metrics that it uses.
     pub fn metrics(&self) -> Vec<&'static str> {
-        let is_part = |it: char| it.is_ascii_alphanumeric() || it == '_';
-        let words = self.expression.split(|it: char| !is_part(it));
-        let mut metrics: Vec<_> = words.filter(|word| is_metric(word)).collect();
-        metrics.dedup();
-        metrics
+        metrics_in(self.expression)
     }
+}
+
+/// The names of the metrics that a query uses, and labels that begin like one.
+pub fn metrics_in(expression: &str) -> Vec<&str> {
+    let is_part = |it: char| it.is_ascii_alphanumeric() || it == '_';
+    let words = expression.split(|it: char| !is_part(it));
+    let mut metrics: Vec<_> = words.filter(|word| is_metric(word)).collect();
+    metrics.dedup();
+    metrics
 }
 
 /// No function, label or keyword of Prometheus begins like this.

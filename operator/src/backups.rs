@@ -19,21 +19,24 @@ use tokio::time::Instant;
 
 use crate::caches::Key;
 use crate::cluster::{Context, Reporter};
+use crate::metrics::BackupMeter;
 use crate::rounds::{self, Rounds};
 use crate::telemetry::chain;
 
 /// Until the cache has what was written.
 const CACHES_LAG: Duration = Duration::from_secs(30);
+
 /// Never ends.
 pub async fn run(context: Arc<Context>, woken: UnboundedReceiver<Key>) {
-    let reporter = Reporter::new(&context);
-    let backups = Backups { reporter, context, created: Vec::new(), troubles: HashMap::new() };
+    let (reporter, meter) = (Reporter::new(&context), context.metrics.backup_meter());
+    let backups = Backups { reporter, meter, context, created: Vec::new(), troubles: HashMap::new() };
     rounds::run(backups, woken).await;
 }
 
 struct Backups {
     context: Arc<Context>,
     reporter: Reporter,
+    meter: Arc<BackupMeter>,
     /// Jobs that the cache might not have yet.
     created: Vec<(Instant, Job)>,
     /// Why a Job could not be created the last time.
@@ -62,8 +65,14 @@ impl Rounds for Backups {
         self.created.retain(|(since, _)| now.duration_since(*since) < CACHES_LAG);
         let at = ObjectRef::new(&key.name).within(&key.namespace);
         match self.context.caches.backups.get(&at) {
-            Some(backup) => self.decide(key, &backup).await,
-            None => self.clean_up(key).await,
+            Some(backup) => {
+                self.meter.reported(key, &backup);
+                self.decide(key, &backup).await
+            }
+            None => {
+                self.meter.deleted(key);
+                self.clean_up(key).await
+            }
         }
     }
 }

@@ -13,6 +13,7 @@ pub mod cluster;
 pub mod controller;
 pub mod crds;
 pub mod credentials;
+pub mod dashboards;
 pub mod environment;
 pub mod etcd;
 pub mod http;

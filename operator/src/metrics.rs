@@ -12,16 +12,19 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+pub use self::backups::{BackupMeter, Backups};
 pub use self::calls::{API, Call, ETCD};
 pub use self::clusters::{Clusters, Meter};
 use self::process::Process;
 
 mod access;
+mod backups;
 mod calls;
 mod certificate;
 mod clusters;
 mod process;
 pub mod reference;
+mod series;
 pub mod server;
 
 /// The Content-Type of what [`Metrics::text`] returns.
@@ -35,6 +38,7 @@ pub(crate) type Histograms = Family<[(&'static str, &'static str); 1], Histogram
 #[derive(Clone, Debug)]
 pub struct Metrics {
     pub clusters: Clusters,
+    pub backups: Backups,
     effect_seconds: Histograms,
     leads: Arc<AtomicBool>,
     registry: Arc<Registry>,
@@ -42,10 +46,12 @@ pub struct Metrics {
 
 impl Default for Metrics {
     fn default() -> Self {
-        let (clusters, leads) = (Clusters::default(), Arc::new(AtomicBool::new(false)));
+        let (clusters, backups) = (Clusters::default(), Backups::default());
+        let leads = Arc::new(AtomicBool::new(false));
         let effect_seconds = histograms();
         let mut registry = Registry::default();
         registry.register_collector(Box::new(clusters.clone()));
+        registry.register_collector(Box::new(backups.clone()));
         let mut register = |metric: &Metric, family: Histograms| {
             registry.register(metric.name, metric.help, family);
         };
@@ -56,7 +62,7 @@ impl Default for Metrics {
             registry.register(base_name(metric), metric.help, family.clone());
         }
         registry.register_collector(Box::new(Process::new(Arc::clone(&leads))));
-        Self { clusters, effect_seconds, leads, registry: Arc::new(registry) }
+        Self { clusters, backups, effect_seconds, leads, registry: Arc::new(registry) }
     }
 }
 

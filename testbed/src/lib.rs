@@ -19,6 +19,7 @@ pub mod image;
 pub mod instance;
 pub mod layout;
 pub mod machine;
+pub mod monitoring;
 pub mod network;
 pub mod node;
 mod packet_filter;

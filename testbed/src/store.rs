@@ -163,7 +163,7 @@ impl S3 {
 }
 
 /// One that nothing listens on now.
-fn free_port(address: IpAddr) -> Result<SocketAddr> {
+pub(crate) fn free_port(address: IpAddr) -> Result<SocketAddr> {
     let listener = TcpListener::bind((address, 0)).with_context(|| format!("cannot listen on {address}"))?;
     Ok(listener.local_addr()?)
 }

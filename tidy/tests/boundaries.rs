@@ -71,7 +71,7 @@ fn every_manifest_is_installed_by_a_folder_that_the_readme_explains() {
     let config = root().join("config");
     let mut left: BTreeSet<_> = files(".yaml").into_iter().filter(|path| path.starts_with(&config)).collect();
     let there = left.clone();
-    let explained = ["everything", "namespaced", "highly-available", "nodes", "prometheus"];
+    let explained = ["everything", "namespaced", "highly-available", "nodes", "prometheus", "grafana"];
     assert!(
         explained.iter().all(|it| read(&root().join("README.md")).contains(&format!("| `config/{it}` |")))
     );

@@ -2,12 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-
 use super::{
     ALARMS, CERTIFICATE_EXPIRY, CERTIFICATE_RENEWAL, CONDITION, LEARNERS, MARGIN, MEMBERS, Metric, OBSERVED,
-    PHASE, READY, REFUSALS, ROLLOUT, Sample, WAITS, WANTED,
+    PHASE, READY, REFUSALS, ROLLOUT, Sample, WAITS, WANTED, by_condition, labelled, plain, seconds,
 };
 use crate::api::{EtcdClusterStatus, Phase};
 use crate::assess::{Assessment, MemberState, assess};
@@ -58,13 +55,7 @@ pub fn of_observation(goal: &Goal, seen: &Observed, plan: &Plan) -> Vec<Sample> 
 /// What the status reports in words: its phase and its conditions.
 pub fn of_status(status: &EtcdClusterStatus) -> Vec<Sample> {
     let phases = PHASES.into_iter().map(|it| labelled(&PHASE, phase(it), (status.phase == Some(it)).into()));
-    let conditions = condition::ALL.iter().flat_map(|&type_| {
-        let there = status.conditions.iter().find(|it| it.type_ == type_);
-        [("true", "True"), ("false", "False"), ("unknown", "Unknown")].map(|(label, value)| {
-            let holds = there.is_some_and(|it: &Condition| it.status == value);
-            Sample { metric: &CONDITION, values: [type_, label], value: holds.into() }
-        })
-    });
+    let conditions = by_condition(&CONDITION, condition::ALL, &status.conditions);
     phases.chain(conditions).collect()
 }
 
@@ -122,14 +113,6 @@ fn by_reason(
     counts.into_iter().map(move |(reason, times)| labelled(metric, reason, number(times)))
 }
 
-fn plain(metric: &'static Metric, value: f64) -> Sample {
-    Sample { metric, values: [""; 2], value }
-}
-
-fn labelled(metric: &'static Metric, label: &'static str, value: f64) -> Sample {
-    Sample { metric, values: [label, ""], value }
-}
-
 fn count<T>(items: impl Iterator<Item = T>) -> f64 {
     number(items.count())
 }
@@ -137,8 +120,4 @@ fn count<T>(items: impl Iterator<Item = T>) -> f64 {
 /// At most a few dozen things are counted in a cluster.
 fn number(count: usize) -> f64 {
     u32::try_from(count).unwrap_or(u32::MAX).into()
-}
-
-fn seconds(time: Timestamp) -> f64 {
-    time.as_duration().as_secs_f64()
 }

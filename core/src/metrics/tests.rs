@@ -1,5 +1,7 @@
+use serde_json::{Value, json};
+
 use super::*;
-use crate::api::{EtcdClusterStatus, Phase};
+use crate::api::{EtcdBackup, EtcdClusterStatus, Phase};
 use crate::names::condition;
 
 #[test]
@@ -8,7 +10,11 @@ fn names_and_labels_follow_the_conventions_of_prometheus() {
         let Metric { name, kind, scope, labels, help } = metric;
         let is_word = |text: &str| text.chars().all(|it| it.is_ascii_lowercase() || it == '_');
         assert!(is_word(name) && labels.iter().all(|it| is_word(it)), "{name}");
-        let prefix = if *scope == Scope::Cluster { "etcd_operator_cluster_" } else { "" };
+        let prefix = match scope {
+            Scope::Cluster => "etcd_operator_cluster_",
+            Scope::Backup => "etcd_operator_backup_",
+            Scope::Process => "",
+        };
         assert!(name.starts_with(prefix), "{name}");
         assert!(name.starts_with("etcd_operator_") || name.starts_with("process_"), "{name}");
         assert_eq!(*kind == Kind::Counter, name.ends_with("_total"), "{name}");
@@ -56,4 +62,71 @@ fn every_condition_of_the_vocabulary_is_served_with_each_status_and_no_other_is(
     assert_eq!((of("Paused", "true"), of("Paused", "false")), (Some(0.0), Some(0.0)), "it is absent");
     assert_eq!(of("Foreign", "true"), None);
     assert_eq!(samples.iter().filter(|it| it.metric == &CONDITION).count(), condition::ALL.len() * 3);
+}
+
+/// Created on the 17th at 10:00.
+fn backup(spec: Value, status: Value) -> Vec<Sample> {
+    let mut all = json!({"clusterName": "kv", "storageType": "Local", "local": {"claimName": "c"}});
+    for (field, value) in spec.as_object().expect("an object") {
+        all[field] = value.clone();
+    }
+    let metadata = json!({"name": "nightly", "namespace": "ns", "creationTimestamp": "2026-11-17T10:00:00Z"});
+    let object = json!({"metadata": metadata, "spec": all, "status": status});
+    let backup: EtcdBackup = serde_json::from_value(object).expect("it is an EtcdBackup");
+    of_backup(&backup)
+}
+
+fn at(time: &str) -> Option<f64> {
+    Some(seconds(time.parse().expect("a time")))
+}
+
+#[test]
+fn a_backup_has_the_numbers_of_its_status() {
+    let status = json!({
+        "backupSize": 1_000_000, "lastSuccessTime": "2026-11-18T02:01:00Z", "nextRunTime": "2026-11-19T02:00:00Z",
+        "startTime": "2026-11-18T02:00:00Z", "completionTime": "2026-11-18T02:01:30Z",
+        "conditions": [{"type": "Ready", "status": "True", "reason": "x", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+    });
+    let samples = backup(json!({"schedule": "0 2 * * *"}), status.clone());
+    let of = |metric| value(&samples, metric, ["", ""]);
+    assert_eq!(of(&BACKUP_SUCCESS), at("2026-11-18T02:01:00Z"));
+    assert_eq!((of(&BACKUP_SIZE), of(&BACKUP_DURATION)), (Some(1_000_000.0), Some(90.0)));
+    assert_eq!((of(&BACKUP_FAILURES), of(&BACKUP_NEXT)), (Some(0.0), at("2026-11-19T02:00:00Z")));
+    let condition = |type_, is| value(&samples, &BACKUP_CONDITION, [type_, is]);
+    assert_eq!((condition("Ready", "true"), condition("Ready", "false")), (Some(1.0), Some(0.0)));
+    assert_eq!(condition("Stalled", "true"), Some(0.0));
+
+    let mut running = status;
+    running["completionTime"] = Value::Null;
+    running["consecutiveFailures"] = json!(3);
+    let samples = backup(json!({"schedule": "0 2 * * *"}), running);
+    assert_eq!(value(&samples, &BACKUP_DURATION, ["", ""]), None, "it has no end yet");
+    assert_eq!(value(&samples, &BACKUP_FAILURES, ["", ""]), Some(3.0));
+
+    let none = backup(json!({}), json!({}));
+    assert_eq!(value(&none, &BACKUP_SUCCESS, ["", ""]), Some(0.0));
+    for absent in [&BACKUP_SIZE, &BACKUP_DURATION, &BACKUP_NEXT] {
+        assert_eq!(value(&none, absent, ["", ""]), None, "{}", absent.name);
+    }
+}
+
+#[test]
+fn a_copy_becomes_too_old_by_its_own_schedule() {
+    let overdue = |spec: Value, success: Option<&str>| {
+        value(&backup(spec, json!({"lastSuccessTime": success})), &BACKUP_OVERDUE, ["", ""])
+    };
+    let (nightly, hourly) = (json!({"schedule": "0 2 * * *"}), json!({"schedule": "0 * * * *"}));
+    let copied = Some("2026-11-18T02:01:00Z");
+    assert_eq!(overdue(nightly.clone(), copied), at("2026-11-19T08:00:00Z"), "due at 2, at most 6 h");
+    assert_eq!(overdue(hourly, copied), at("2026-11-18T04:00:00Z"), "due at 3, the following time is 4");
+    assert_eq!(overdue(nightly.clone(), None), at("2026-11-18T08:00:00Z"), "since its creation");
+    let elsewhere = json!({"schedule": "0 2 * * *", "timeZone": "America/New_York"});
+    assert_eq!(overdue(elsewhere, copied), at("2026-11-18T13:00:00Z"));
+    // One that is not repeated.
+    assert_eq!(overdue(json!({}), None), at("2026-11-17T16:00:00Z"));
+    assert_eq!(overdue(json!({}), copied), None);
+    for quiet in [json!({"schedule": "0 2 * * *", "suspend": true}), json!({"schedule": "nonsense"})] {
+        assert_eq!(overdue(quiet.clone(), copied), None, "{quiet}");
+    }
 }

@@ -15,7 +15,6 @@ pub const VOLUME_DIRECTORY: &str = "/var/lib/etcd-backup";
 /// Where the Secret with the authorities of the store is mounted.
 pub const STORE_CA_DIRECTORY: &str = "/etc/etcd-backup/store-ca";
 pub const STORE_CA_FILE: &str = "/etc/etcd-backup/store-ca/ca.crt";
-const UTC: &str = "UTC";
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Intent {
@@ -59,9 +58,8 @@ impl Intent {
 
     /// Without a check of the rules.
     pub(crate) fn checked(spec: &EtcdBackupSpec) -> Option<Self> {
-        let zone = spec.time_zone.as_deref().unwrap_or(UTC);
         let schedule = match &spec.schedule {
-            Some(cron) => Some(Schedule::new(cron, zone)?),
+            Some(cron) => Some(Schedule::in_zone(cron, spec.time_zone.as_deref())?),
             None => None,
         };
         let (place, path) = place(spec)?;

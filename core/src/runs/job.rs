@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::batch::v1::{Job, JobSpec};
 use k8s_openapi::api::core::v1::{
     Container, EnvVar, EnvVarSource, PersistentVolumeClaimVolumeSource, PodSecurityContext, PodSpec,
@@ -30,7 +30,7 @@ const TLS_DIRECTORY: &str = "/etc/etcd-backup/tls";
 const STORE_CA_VOLUME: &str = "store-ca";
 const COPIES_VOLUME: &str = "copies";
 /// The largest copy takes an hour or two; what takes longer does not progress.
-const DEADLINE_SECONDS: i64 = 6 * 3600;
+pub const RUN_DEADLINE: SignedDuration = SignedDuration::from_hours(6);
 /// Finished Jobs are deleted much earlier, except those of an EtcdBackup that is gone.
 const KEEP_SECONDS: i32 = 7 * 24 * 3600;
 /// To remove what was uploaded so far.
@@ -100,7 +100,7 @@ pub fn job(backup: &EtcdBackup, intent: &Intent, cluster: &Cluster, mark: &Mark,
     let spec = JobSpec {
         // Whether an attempt is repeated depends on why it failed.
         backoff_limit: Some(0),
-        active_deadline_seconds: Some(DEADLINE_SECONDS),
+        active_deadline_seconds: Some(RUN_DEADLINE.as_secs()),
         ttl_seconds_after_finished: Some(KEEP_SECONDS),
         template: PodTemplateSpec { metadata: Some(marked), spec: Some(pod(intent, cluster, image)?) },
         ..JobSpec::default()

@@ -8,13 +8,14 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, ensure};
 use clap::{Args, Parser, Subcommand};
 use etcd_operator::controller::{self, Settings};
+use etcd_operator::dashboards::Dashboard;
 use etcd_operator::lease::{self, Election};
 use etcd_operator::metrics::server::{Protection, Source};
 use etcd_operator::metrics::{self, Metrics};
 use etcd_operator::reach::Reach;
 use etcd_operator::scope::Scope;
 use etcd_operator::supervisor::PlantedPanic;
-use etcd_operator::{alerts, api_reference, client, crds, environment, http, telemetry};
+use etcd_operator::{alerts, api_reference, client, crds, dashboards, environment, http, telemetry};
 use etcd_operator_core::snapshot::Snapshot;
 use futures::FutureExt;
 use kube::{Client, Config};
@@ -40,6 +41,11 @@ enum Command {
     ApiReference,
     /// Print the CustomResourceDefinitions as YAML
     Crds,
+    /// Print a dashboard for Grafana as JSON
+    Dashboard {
+        #[arg(value_parser = dashboard)]
+        name: &'static Dashboard,
+    },
     /// Print the list of metrics as Markdown
     MetricsReference,
     /// Print what observations in the operator's log mean, and the plan for each
@@ -49,6 +55,11 @@ enum Command {
     },
     /// Run the operator
     Run(Run),
+}
+
+fn dashboard(name: &str) -> Result<&'static Dashboard, String> {
+    let found = dashboards::ALL.into_iter().find(|it| it.name == name);
+    found.ok_or_else(|| format!("the dashboards are {}", dashboards::ALL.map(|it| it.name).join(", ")))
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -131,6 +142,7 @@ fn main() -> ExitCode {
         }),
         Command::ApiReference => print(&api_reference::markdown()),
         Command::Crds => crds::yaml().map_err(Into::into).and_then(|yaml| print(&yaml)),
+        Command::Dashboard { name } => print(&dashboards::render::file(name)),
         Command::MetricsReference => print(&metrics::reference::markdown()),
         Command::Replay { file } => replay(&file).and_then(|text| print(&text)),
         Command::Run(options) => run(options),

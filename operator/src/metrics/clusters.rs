@@ -8,17 +8,16 @@ use std::time::Duration;
 use etcd_operator_core::api::EtcdClusterStatus;
 use etcd_operator_core::decide::Goal;
 use etcd_operator_core::metrics::{
-    ALL, EFFECTS, Effect, Kind, Metric, OBSERVED, PANICS, Sample, Scope, of_observation, of_status, outcome,
+    EFFECTS, Effect, OBSERVED, PANICS, Sample, Scope, of_observation, of_status, outcome,
 };
 use etcd_operator_core::observed::Observed;
 use etcd_operator_core::plan::Plan;
 use etcd_operator_core::round::Outcome;
 use jiff::Timestamp;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
-use prometheus_client::metrics::MetricType;
+use prometheus_client::encoding::DescriptorEncoder;
 
-use super::{Histograms, Metrics, base_name};
+use super::{Histograms, Metrics, series};
 use crate::caches::Key;
 
 #[derive(Clone, Debug, Default)]
@@ -103,46 +102,14 @@ impl Collector for Clusters {
             .iter()
             .filter_map(|(key, meter)| Some(((key.namespace.clone(), key.name.clone()), meter.upgrade()?)))
             .collect();
+        let numbers = meters.into_iter();
         let clusters: Vec<_> =
-            meters.iter().map(|(key, meter)| (key, lock(&meter.numbers).samples())).collect();
-        for &metric in ALL.iter().filter(|metric| metric.scope == Scope::Cluster) {
-            let mut family = descriptor(&mut encoder, metric)?;
-            for ((namespace, name), samples) in &clusters {
-                for sample in samples.iter().filter(|sample| std::ptr::eq(sample.metric, metric)) {
-                    let own = metric.labels.iter().copied().zip(sample.values);
-                    let labels: Vec<(&str, &str)> =
-                        [("namespace", namespace.as_str()), ("name", name.as_str())]
-                            .into_iter()
-                            .chain(own)
-                            .collect();
-                    value(&mut family.encode_family(&labels)?, metric.kind, sample.value)?;
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-pub(super) fn descriptor<'s>(
-    encoder: &'s mut DescriptorEncoder<'_>,
-    metric: &'static Metric,
-) -> Result<MetricEncoder<'s>, fmt::Error> {
-    let kind = match metric.kind {
-        Kind::Gauge => MetricType::Gauge,
-        Kind::Counter => MetricType::Counter,
-        Kind::Histogram => MetricType::Histogram,
-    };
-    encoder.encode_descriptor(base_name(metric), &format!("{}.", metric.help), None, kind)
-}
-
-pub(super) fn value(encoder: &mut MetricEncoder<'_>, kind: Kind, value: f64) -> fmt::Result {
-    match kind {
-        Kind::Counter => encoder.encode_counter::<NoLabelSet, _, f64>(&value, None),
-        Kind::Gauge | Kind::Histogram => encoder.encode_gauge(&value),
+            numbers.map(|((namespace, name), it)| ([namespace, name], lock(&it.numbers).samples())).collect();
+        series::encode(&mut encoder, Scope::Cluster, &clusters)
     }
 }
 
 /// A worker that panicked while it held the lock left numbers that are whole.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 
-use super::clusters::{descriptor, value};
+use super::series::{descriptor, value};
 
 /// The unit of times in /proc on every machine that Linux runs on (USER_HZ).
 const TICKS_PER_SECOND: f64 = 100.0;

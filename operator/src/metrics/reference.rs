@@ -11,8 +11,8 @@ const HEAD: &str = "<!-- Generated from core/src/metrics.rs by `make fix`. -->
 The operator serves these metrics on port 8443 at `/metrics`; [operations.md](operations.md#monitor-clusters) describes who
 can read them and how to scrape them. Members serve etcd's own metrics on port 2381.
 
-A label has a fixed set of values, except `namespace` and `name`, which are those of an EtcdCluster. Names of phases,
-conditions and reasons are those of [status.md](status.md).
+A label has a fixed set of values, except `namespace` and `name`, which are those of an EtcdCluster, and `backup_namespace` and
+`backup`, which are those of an EtcdBackup. Names of phases, conditions and reasons are those of [status.md](status.md).
 ";
 
 const CLUSTERS: &str = "
@@ -20,6 +20,13 @@ const CLUSTERS: &str = "
 
 The leader serves one set for each EtcdCluster, with the labels `namespace` and `name`. The series of a cluster disappear
 when it is deleted, and from a process that does not lead any more.
+";
+
+const BACKUPS: &str = "
+## Of a backup
+
+The leader serves one set for each EtcdBackup, with the labels `namespace` and `name` of its cluster, and `backup_namespace` and
+`backup`, its own. They disappear like those of a cluster.
 ";
 
 const PROCESS: &str = "
@@ -30,7 +37,8 @@ Every replica of the operator serves these.
 
 pub fn markdown() -> String {
     let mut text = HEAD.to_owned();
-    for (heading, scope) in [(CLUSTERS, Scope::Cluster), (PROCESS, Scope::Process)] {
+    for (heading, scope) in [(CLUSTERS, Scope::Cluster), (BACKUPS, Scope::Backup), (PROCESS, Scope::Process)]
+    {
         text.push_str(heading);
         let _ = writeln!(text, "\n| metric | type | labels | meaning |\n|---|---|---|---|");
         for metric in ALL.iter().filter(|metric| metric.scope == scope) {

@@ -1,13 +1,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use etcd_operator_core::api::{EtcdClusterStatus, Phase};
+use etcd_operator_core::api::{EtcdBackup, EtcdClusterStatus, Phase};
 use etcd_operator_core::decide::Goal;
 use etcd_operator_core::metrics::{ALL, Effect, Scope};
 use etcd_operator_core::observed::Observed;
 use etcd_operator_core::plan::Plan;
 use etcd_operator_core::round::Outcome;
 use jiff::Timestamp;
+use serde_json::json;
 
 use super::*;
 use crate::caches::Key;
@@ -116,6 +117,40 @@ fn the_process_leads_until_it_does_not() {
     assert!(line(&metrics, "process_cpu_seconds_total").is_some());
 }
 
+fn backup(cluster: &str) -> EtcdBackup {
+    let object = json!({
+        "metadata": {"name": "nightly", "namespace": "archive", "creationTimestamp": "2026-11-17T10:00:00Z"},
+        "spec": {"clusterName": cluster, "clusterNamespace": "shop", "storageType": "Local", "schedule": "0 2 * * *"},
+        "status": {
+            "backupSize": 7, "nextRunTime": "2026-11-19T02:00:00Z",
+            "startTime": "2026-11-18T02:00:00Z", "completionTime": "2026-11-18T02:00:03Z",
+        },
+    });
+    serde_json::from_value(object).expect("it is an EtcdBackup")
+}
+
+#[test]
+fn the_series_of_a_backup_name_its_cluster_and_vanish_with_it() {
+    let metrics = Metrics::default();
+    let meter = metrics.backup_meter();
+    let key = Key { namespace: "archive".into(), name: "nightly".into() };
+    let of = |cluster: &str| {
+        let labels =
+            format!("namespace=\"shop\",name=\"{cluster}\",backup_namespace=\"archive\",backup=\"nightly\"");
+        line(&metrics, &format!("etcd_operator_backup_size_bytes{{{labels}}}"))
+    };
+    meter.reported(&key, &backup("kv"));
+    assert_eq!(of("kv").as_deref(), Some("7.0"));
+    meter.reported(&key, &backup("other"));
+    assert_eq!((of("kv"), of("other").as_deref()), (None, Some("7.0")), "it belongs to one cluster");
+    meter.deleted(&key);
+    assert_eq!(of("other"), None);
+    // A process that does not lead any more has no task for backups.
+    meter.reported(&key, &backup("kv"));
+    drop(meter);
+    assert_eq!(of("kv"), None);
+}
+
 /// Names and labels of what is served, from the exposition format.
 fn served(text: &str) -> BTreeMap<String, BTreeSet<String>> {
     let mut all: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -137,6 +172,8 @@ fn what_is_served_is_what_the_table_lists() {
     observe(&meter, 7);
     meter.reported(Some(&EtcdClusterStatus { phase: Some(Phase::Running), ..EtcdClusterStatus::default() }));
     meter.requested(Effect("EvictPod"), &Outcome::Done, Duration::ZERO);
+    let backups = metrics.backup_meter();
+    backups.reported(&key("nightly"), &backup("kv"));
     API.begin("get").end("ok");
     ETCD.begin("list the members").end("ok");
     let text = metrics.text();
@@ -150,8 +187,8 @@ fn what_is_served_is_what_the_table_lists() {
     for metric in ALL {
         assert!(text.contains(&format!("# TYPE {} ", base_name(metric))), "{} is not served", metric.name);
     }
-    for process in ALL.iter().filter(|it| it.scope == Scope::Process) {
-        assert!(served.contains_key(process.name), "{}", process.name);
+    for always in ALL.iter().filter(|it| it.scope != Scope::Cluster) {
+        assert!(served.contains_key(always.name), "{}", always.name);
     }
 }
 

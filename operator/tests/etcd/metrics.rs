@@ -1,10 +1,11 @@
-//! The metrics of members that our alerts use.
+//! The metrics of members that our alerts and dashboards use.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use etcd_operator::agent;
-use etcd_operator::alerts::ALERTS;
+use etcd_operator::alerts::{ALERTS, metrics_in};
+use etcd_operator::dashboards::ALL;
 use etcd_operator::reach::Reach;
 use futures::future::join_all;
 use testbed::build::STANDARD_ETCD;
@@ -45,15 +46,18 @@ async fn serves(version: &str, wanted: &BTreeSet<&str>) {
 }
 
 #[tokio::test]
-async fn every_version_serves_the_metrics_that_our_alerts_use() {
+async fn every_version_serves_the_metrics_that_our_alerts_and_dashboards_use() {
     // Labels of calls begin with grpc_, too.
     let is_of_etcd = |name: &&str| name.starts_with("etcd_") || name.starts_with("grpc_server_");
+    let queries: Vec<String> = ALL.iter().flat_map(|it| it.expressions()).collect();
+    let of_dashboards = queries.iter().flat_map(|query| metrics_in(query));
     let wanted: BTreeSet<&str> = ALERTS
         .iter()
         .flat_map(|alert| alert.metrics())
+        .chain(of_dashboards)
         .filter(is_of_etcd)
         .filter(|name| !name.starts_with("etcd_operator_"))
         .collect();
-    assert!(wanted.len() > 8, "{wanted:?}");
+    assert!(wanted.len() > 20, "{wanted:?}");
     join_all(STANDARD_ETCD.map(|version| serves(version, &wanted))).await;
 }

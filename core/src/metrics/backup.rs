@@ -1,0 +1,52 @@
+//! The numbers of one EtcdBackup, from its status and its own schedule.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::{
+    BACKUP_CONDITION, BACKUP_DURATION, BACKUP_FAILURES, BACKUP_NEXT, BACKUP_OVERDUE, BACKUP_SIZE,
+    BACKUP_SUCCESS, Sample, by_condition, plain, seconds,
+};
+use crate::api::{EtcdBackup, EtcdBackupSpec};
+use crate::names::condition;
+use crate::runs::RUN_DEADLINE;
+use crate::schedule::Schedule;
+
+/// Those that [`crate::runs`] reports.
+const CONDITIONS: [&str; 3] = [condition::READY, condition::RECONCILING, condition::STALLED];
+
+pub fn of_backup(backup: &EtcdBackup) -> Vec<Sample> {
+    let status = backup.status.clone().unwrap_or_default();
+    let mut samples: Vec<_> = by_condition(&BACKUP_CONDITION, &CONDITIONS, &status.conditions).collect();
+    let success = status.last_success_time.as_ref().map(|time| time.0);
+    samples.push(plain(&BACKUP_SUCCESS, success.map_or(0.0, seconds)));
+    // A database of 2^53 bytes does not exist.
+    samples.extend(status.backup_size.map(|bytes| plain(&BACKUP_SIZE, bytes as f64)));
+    // A run that takes place has no end yet.
+    if let (Some(start), Some(end)) = (&status.start_time, &status.completion_time) {
+        samples.push(plain(&BACKUP_DURATION, end.0.duration_since(start.0).as_secs_f64()));
+    }
+    samples.push(plain(&BACKUP_FAILURES, status.consecutive_failures.unwrap_or_default().into()));
+    samples.extend(status.next_run_time.as_ref().map(|time| plain(&BACKUP_NEXT, seconds(time.0))));
+    let created = backup.metadata.creation_timestamp.as_ref().map(|time| time.0);
+    samples.extend(overdue(&backup.spec, success, created).map(|at| plain(&BACKUP_OVERDUE, seconds(at))));
+    samples
+}
+
+/// None: nothing is due, or no time can be computed. A run has until the following time of the schedule, and not longer than
+/// its Job.
+fn overdue(
+    spec: &EtcdBackupSpec,
+    success: Option<Timestamp>,
+    created: Option<Timestamp>,
+) -> Option<Timestamp> {
+    if spec.suspend {
+        return None;
+    }
+    let Some(cron) = &spec.schedule else {
+        return created.filter(|_| success.is_none())?.checked_add(RUN_DEADLINE).ok();
+    };
+    let schedule = Schedule::in_zone(cron, spec.time_zone.as_deref())?;
+    let due = schedule.next_after(success.or(created)?)?;
+    let following = schedule.next_after(due).map_or(SignedDuration::MAX, |next| next.duration_since(due));
+    due.checked_add(following.min(RUN_DEADLINE)).ok()
+}

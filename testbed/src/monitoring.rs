@@ -1,0 +1,94 @@
+//! A real Prometheus, of the machine, for tests of metrics, alerts and dashboards.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command as Program;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::stand_in::Processes;
+use crate::store::free_port;
+
+const PROGRAM: &str = "prometheus";
+const START_LIMIT: Duration = Duration::from_secs(60);
+
+/// It ends with this value, and so does what it has recorded.
+pub struct Prometheus {
+    processes: Processes,
+    address: SocketAddr,
+}
+
+/// What a query returned of one series.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Series {
+    pub labels: Value,
+    pub value: String,
+}
+
+impl Prometheus {
+    /// Reads and evaluates every second.
+    pub async fn start(scrape_configs: &Value, rule_files: &[PathBuf]) -> Result<Self> {
+        let mut processes = Processes::new("testbed-prometheus").context("cannot create a directory")?;
+        let address = free_port(processes.address(0))?;
+        let config = json!({
+            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+            "rule_files": rule_files,
+            "scrape_configs": scrape_configs,
+        });
+        let directory = processes.directory();
+        let file = directory.join("prometheus.yml");
+        std::fs::write(&file, config.to_string()).context("cannot write the configuration")?;
+        processes
+            .start(0, program(&file, &directory.join("data"), address))
+            .context("cannot run prometheus")?;
+        let mut prometheus = Self { processes, address };
+        let began = Instant::now();
+        while prometheus.query("vector(1)").await.is_err() {
+            if let Some(status) = prometheus.processes.ended(0) {
+                bail!("prometheus ended ({status}):\n{}", prometheus.log());
+            }
+            if began.elapsed() > START_LIMIT {
+                bail!("prometheus does not respond:\n{}", prometheus.log());
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        Ok(prometheus)
+    }
+
+    /// The series that a query returns now.
+    pub async fn query(&self, query: &str) -> Result<Vec<Series>> {
+        let encoded: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
+        let request = format!("GET /api/v1/query?query={encoded} HTTP/1.0\r\nHost: prometheus\r\n\r\n");
+        let mut stream = TcpStream::connect(self.address).await?;
+        stream.write_all(request.as_bytes()).await?;
+        let mut response = String::new();
+        stream.read_to_string(&mut response).await?;
+        let (_, body) = response.split_once("\r\n\r\n").context("no body")?;
+        let answer: Value = serde_json::from_str(body).with_context(|| format!("not JSON: {body}"))?;
+        let Some(found) = answer["data"]["result"].as_array() else {
+            bail!("prometheus rejects {query}: {}", answer["error"]);
+        };
+        let series = |it: &Value| {
+            let value = it["value"][1].as_str()?.to_owned();
+            Some(Series { labels: it["metric"].clone(), value })
+        };
+        Ok(found.iter().filter_map(series).collect())
+    }
+
+    pub fn log(&self) -> String {
+        self.processes.log(0)
+    }
+}
+
+fn program(config: &Path, data: &Path, address: SocketAddr) -> Program {
+    let mut program = Program::new(PROGRAM);
+    program
+        .arg(format!("--config.file={}", config.display()))
+        .arg(format!("--storage.tsdb.path={}", data.display()))
+        .arg(format!("--web.listen-address={address}"));
+    program
+}
