@@ -4,27 +4,28 @@
 //! member of it starts before its volume has the data. A Job makes the data on the volume of the first member; when that is in the status and the Job
 //! is gone, the label of the claim says whose data it is, and the cluster starts as after a stop.
 
+mod begin;
 pub mod events;
 mod intent;
 mod job;
 mod mark;
 mod outcome;
 mod request;
+mod start;
 mod status;
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
 use crate::api::{EtcdBackup, EtcdCluster, EtcdRestore, EtcdRestoreStatus, RestorePhase, RunStatus};
 use crate::desired::Desired;
-use crate::names::{CLUSTER_UID_LABEL, FINALIZER, MEMBER_ID_LABEL, Names, condition, reason};
+use crate::names::{CLUSTER_UID_LABEL, FINALIZER, Names, reason};
 use crate::observed::Ordinal;
 use crate::runs::{AGAIN, FIRST_RETRY, Failed, MAX_RETRIES, is_passing};
-use crate::status::find;
 use crate::validate::{Problem, validate};
 pub use intent::{Choice, Intent, backup_of};
 use intent::{Obstacle, final_failure};
@@ -111,7 +112,7 @@ pub fn decide(seen: &Seen<'_>) -> Decision {
         return Decision { writes: end_jobs(seen), ..nothing };
     }
     let Next { recorded, standing, mut writes } = match &before.incarnation {
-        None => begin(seen, &before),
+        None => begin::begin(seen, &before),
         Some(uid) => proceed(seen, &before, uid),
     };
     let is_news = recorded != before || matches!(standing, Standing::Failed(_) | Standing::Completed);
@@ -141,87 +142,6 @@ fn is_over(status: &EtcdRestoreStatus) -> bool {
     status.completion_time.is_some() || status.phase == Some(RestorePhase::Completed)
 }
 
-/// Before it is recorded that the cluster is there: nothing exists that could be lost.
-fn begin(seen: &Seen<'_>, before: &EtcdRestoreStatus) -> Next {
-    let stand = |standing| Next::new(before.clone(), standing);
-    if awaits_edit(seen.restore) {
-        return stand(Standing::AwaitsEdit);
-    }
-    if let Err(obstacle) = Intent::of(seen.restore, seen.backup) {
-        return stand(match obstacle {
-            Obstacle::Invalid(problems) => Standing::Invalid(problems),
-            Obstacle::Blocks(reason, message) => Standing::Blocked(reason, message),
-            Obstacle::Waits(reason, message) => Standing::Waits(reason, message),
-        });
-    }
-    let name = &seen.restore.spec.cluster_name;
-    match seen.cluster {
-        Some(cluster) if is_created_by(seen.restore, cluster) => {
-            let recorded = EtcdRestoreStatus {
-                start_time: Some(cluster.metadata.creation_timestamp.clone().unwrap_or(Time(seen.now))),
-                restored_cluster: Some(name.clone()),
-                incarnation: cluster.uid(),
-                ..before.clone()
-            };
-            Next::new(recorded, Standing::Works(format!("created EtcdCluster {name}")))
-        }
-        Some(_) => {
-            let message = format!(
-                "EtcdCluster {name} exists already, and this restore would need a new one: create another EtcdRestore with \
-                 another clusterName, or delete the cluster and its volumes before"
-            );
-            Next::failed(before, reason::CLUSTER_EXISTS, &message)
-        }
-        None => match left_volumes(seen) {
-            Some(standing) => stand(standing),
-            None => match new_cluster(seen.restore) {
-                Some(cluster) => {
-                    let create = vec![Write::CreateCluster(Box::new(cluster))];
-                    Next::working(before, &format!("creating EtcdCluster {name}"), create)
-                }
-                None => stand(Standing::Waits(reason::INVALID_SPEC, "clusterTemplate is missing".into())),
-            },
-        },
-    }
-}
-
-/// With its volumes, a previous cluster of the name could be meant.
-fn left_volumes(seen: &Seen<'_>) -> Option<Standing> {
-    let (terminating, staying): (Vec<_>, Vec<_>) =
-        seen.claims.values().partition(|claim| claim.metadata.deletion_timestamp.is_some());
-    let names = |claims: &[&PersistentVolumeClaim]| {
-        claims.iter().map(|claim| claim.name_any()).collect::<Vec<_>>().join(", ")
-    };
-    if !staying.is_empty() {
-        let message = format!(
-            "volumes of a previous cluster of this name exist: {}; create another EtcdRestore with another clusterName, or \
-             delete them before if you do not need their data",
-            names(&staying)
-        );
-        return Some(Standing::Failed(Failed::new(reason::FOREIGN_VOLUMES, &message)));
-    }
-    (!terminating.is_empty()).then(|| {
-        let message = format!("volumes of a previous cluster are being deleted: {}", names(&terminating));
-        Standing::Waits(reason::VOLUMES_TERMINATING, message)
-    })
-}
-
-/// That it is restored is part of the request that creates it.
-fn new_cluster(restore: &EtcdRestore) -> Option<EtcdCluster> {
-    let mut cluster = EtcdCluster::new(&restore.spec.cluster_name, restore.spec.cluster_template.clone()?);
-    cluster.metadata = ObjectMeta {
-        name: cluster.metadata.name,
-        namespace: restore.namespace(),
-        annotations: Some(Mark::of(restore).annotation()),
-        ..ObjectMeta::default()
-    };
-    Some(cluster)
-}
-
-fn is_created_by(restore: &EtcdRestore, cluster: &EtcdCluster) -> bool {
-    Mark::on(cluster).is_some_and(|mark| mark.is_of(restore))
-}
-
 /// The cluster is there, and waits for its data.
 fn proceed(seen: &Seen<'_>, before: &EtcdRestoreStatus, uid: &str) -> Next {
     let name = before.restored_cluster.clone().unwrap_or_default();
@@ -240,7 +160,7 @@ fn proceed(seen: &Seen<'_>, before: &EtcdRestoreStatus, uid: &str) -> Next {
         return Next::failed(before, reason::CLUSTER_GONE, &message);
     };
     match &before.restored_volume_uid {
-        Some(volume) => start(seen, before, cluster, volume),
+        Some(volume) => start::start(seen, before, cluster, volume),
         None => prepare(seen, before, cluster),
     }
 }
@@ -372,83 +292,14 @@ fn is_of(claim: &PersistentVolumeClaim, cluster: &EtcdCluster) -> bool {
     claim.labels().get(CLUSTER_UID_LABEL) == cluster.uid().as_ref()
 }
 
-/// The volume has the data: the Job ends, the claim gets its label, and the cluster starts.
-fn start(seen: &Seen<'_>, before: &EtcdRestoreStatus, cluster: &EtcdCluster, volume: &str) -> Next {
-    if !seen.runs.is_empty() {
-        return Next::working(before, "the Job is being removed", end_jobs(seen));
-    }
-    let name = cluster.name_any();
-    let status = cluster.status.clone().unwrap_or_default();
-    if status.cluster_id.is_some() && status.ready_replicas.unwrap_or_default() > 0 {
-        return Next::new(before.clone(), Standing::Completed);
-    }
-    let starting = || {
-        let ready = find(&status.conditions, condition::RECONCILING).map(|it| it.message.clone());
-        format!("EtcdCluster {name} starts: {}", ready.unwrap_or_default())
-    };
-    if status.cluster_id.is_some() {
-        return Next::working(before, &starting(), Vec::new());
-    }
-    let claim = seen.claims.get(&Ordinal(0)).filter(|claim| {
-        claim.uid().as_deref() == Some(volume) && claim.metadata.deletion_timestamp.is_none()
-    });
-    let Some(claim) = claim else {
-        let message = format!(
-            "the volume with the restored data was deleted before etcd started: delete EtcdCluster {name}, and create another \
-             EtcdRestore"
-        );
-        return Next::failed(before, reason::DATA_LOST, &message);
-    };
-    if claim.labels().contains_key(MEMBER_ID_LABEL) {
-        return Next::working(before, &starting(), Vec::new());
-    }
-    let Some(member) = member_of(seen, cluster) else {
-        let message = format!("the spec of EtcdCluster {name} breaks rules: see its status");
-        return Next::new(before.clone(), Standing::Waits(reason::INVALID_SPEC, message));
-    };
-    let label = Write::Label {
-        namespace: claim.namespace().unwrap_or_default(),
-        name: claim.name_any(),
-        uid: volume.to_owned(),
-        version: claim.resource_version().unwrap_or_default(),
-        member,
-    };
-    Next::working(before, &format!("the data is restored, and EtcdCluster {name} starts"), vec![label])
-}
-
-/// Whose data is on the volume.
-fn member_of(seen: &Seen<'_>, cluster: &EtcdCluster) -> Option<crate::observed::MemberId> {
-    let of_cluster = validate(cluster).ok()?;
-    let names = Names::of(cluster, seen.domain);
-    let desired = Desired { intent: &of_cluster, names: &names, agent_image: seen.image, operator: None };
-    Some(job::restoration(seen.restore, &desired, None).member_id())
-}
-
 /// Their results are in the status; while their pods exist, the volume cannot be deleted.
 fn end_jobs(seen: &Seen<'_>) -> Vec<Write> {
     let ended = seen.runs.iter().filter(|run| !run.is_terminating);
     ended.map(|run| Write::delete(seen.restore, run)).collect()
 }
 
-/// Versions that restored nothing marked every object, and what had no effect takes effect with an edit only.
-fn awaits_edit(restore: &EtcdRestore) -> bool {
-    let Some(status) = &restore.status else { return false };
-    let is_parked = match find(&status.conditions, condition::STALLED) {
-        Some(it) => {
-            [reason::NOT_IMPLEMENTED, reason::AWAITING_EDIT].contains(&it.reason.as_str())
-                && it.observed_generation == restore.metadata.generation
-        }
-        None => {
-            status.phase == Some(RestorePhase::Failed)
-                && status.observed_generation == restore.metadata.generation
-        }
-    };
-    // This version says so itself of what it cannot do.
-    is_parked && Intent::of(restore, None).err().is_none_or(|it| !is_not_implemented(&it))
-}
-
-fn is_not_implemented(obstacle: &Obstacle) -> bool {
-    matches!(obstacle, Obstacle::Blocks(word, _) if *word == reason::NOT_IMPLEMENTED)
+fn is_created_by(restore: &EtcdRestore, cluster: &EtcdCluster) -> bool {
+    Mark::on(cluster).is_some_and(|mark| mark.is_of(restore))
 }
 
 fn generation(restore: &EtcdRestore) -> i64 {

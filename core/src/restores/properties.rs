@@ -6,6 +6,7 @@ use proptest::test_runner::RngSeed;
 use super::tests::{World, usual};
 use super::*;
 use crate::decide::{self, Goal};
+use crate::names::MEMBER_ID_LABEL;
 use crate::observed::{Claim, Observed};
 use crate::plan::Action;
 

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::agent::restoration::{Restoration, VARIABLE};
 use crate::backup::inputs::{INPUTS_VARIABLE, Inputs};
-use crate::names::{ALLOW_FROM_ANNOTATION, RESTORE_ANNOTATION};
+use crate::names::{ALLOW_FROM_ANNOTATION, MEMBER_ID_LABEL, RESTORE_ANNOTATION, condition};
+use crate::status::find;
 
 pub(super) const CREATED: &str = "2026-11-19T10:00:00Z";
 const COPY: &str = "20261118T020001Z-0123456789abcdef";
@@ -323,6 +324,7 @@ fn a_restore_creates_a_cluster_its_first_volume_and_a_job_and_the_cluster_starts
     world.restore.metadata.generation = Some(2);
     world.settle();
     assert_eq!((world.clusters_created, world.jobs_created), (1, 1));
+    assert_eq!(phase(&world), Some(RestorePhase::Completed));
 }
 
 #[test]

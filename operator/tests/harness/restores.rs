@@ -1,10 +1,13 @@
 //! A cluster that is deleted with its volumes comes back from a copy: with the real programs, `etcdutl` and a real S3 server.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use etcd_client::{GetOptions, WatchOptions};
-use etcd_operator_core::api::{BackupPhase, EtcdBackup, EtcdRestore, EtcdRestoreStatus, RestorePhase};
+use etcd_operator_core::api::{
+    BackupPhase, EtcdBackup, EtcdCluster, EtcdRestore, EtcdRestoreStatus, RestorePhase,
+};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::api::{DeleteParams, ListParams, PostParams};
@@ -116,6 +119,14 @@ async fn delete_with_volumes(stage: &Stage) {
     until("volumes are left", gone, async || String::new()).await;
 }
 
+/// The file of a copy in the store.
+fn data_of(store: &S3, cluster: &EtcdCluster, copy: &str) -> PathBuf {
+    let id = cluster.status.as_ref().and_then(|it| it.cluster_id.clone()).expect("it has bootstrapped");
+    let folder = store.bucket().join("harness").join(id).join("data");
+    let mut files = std::fs::read_dir(folder).expect("a directory").flatten().map(|it| it.path());
+    files.find(|it| it.display().to_string().contains(copy)).expect("it has data")
+}
+
 pub fn with_all_its_keys() {
     let world = world();
     world.runtime.block_on(async {
@@ -153,6 +164,16 @@ pub fn with_all_its_keys() {
         );
         let waiting = stage.clusters.get(CLUSTER).await.expect("it is there").status.unwrap_or_default();
         assert_eq!(waiting.cluster_id, None);
+        delete_with_volumes(&stage).await;
+
+        // So does one whose data is truncated in the store.
+        let data = data_of(&store, &old, &copy);
+        let whole = std::fs::read(&data).expect("it is there");
+        std::fs::write(&data, &whole[..whole.len() / 2]).expect("it can be written");
+        all.create("truncated", from_backup.clone()).await;
+        let (reason, message) = Restores::stalled(&all.over("truncated").await);
+        assert_eq!(reason, "CopyDamaged", "{message}");
+        std::fs::write(&data, &whole).expect("it can be written");
         delete_with_volumes(&stage).await;
 
         // The operator ends when the Job is there, and another one when the claim is labelled.
