@@ -1,5 +1,7 @@
 //! What a restore asks of a copy.
 
+use std::time::Duration;
+
 use etcd_operator_core::backup::report::{Done, Reason};
 
 use crate::cluster::{Cluster, VERSION};
@@ -12,6 +14,8 @@ async fn a_restore_gets_only_what_its_etcd_can_use_and_finds_a_revision() {
     place.set("etcd", cluster.inputs([0]));
     cluster.fill(2).await;
     let first = place.take().await;
+    // Names have whole seconds, and the newest copy is the last one by name.
+    tokio::time::sleep(Duration::from_millis(1100)).await;
     cluster.fill(2).await;
     let second = place.take().await;
     let output = place.directory.join("restore").join("snapshot.db");
