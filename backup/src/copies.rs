@@ -74,24 +74,32 @@ pub async fn newest_good(
     layout: &Layout,
     damaged: &BTreeSet<CopyName>,
 ) -> Result<Option<i64>, Error> {
+    let newest = good(store, layout, damaged).await?.pop();
+    Ok(newest.map(|it| it.revision.lowest))
+}
+
+/// Copies whose data is complete, in the order of their revisions.
+pub async fn good(
+    store: &Store,
+    layout: &Layout,
+    damaged: &BTreeSet<CopyName>,
+) -> Result<Vec<Manifest>, Error> {
     let mut manifests = Vec::new();
     for name in names(store, layout).await? {
-        match read(store, layout, &name).await {
-            Ok(Ok(manifest)) if !damaged.contains(&name) => manifests.push(manifest),
-            Ok(_) | Err(Error::NotFound(_)) => {}
+        let manifest = match read(store, layout, &name).await {
+            Ok(Ok(manifest)) if !damaged.contains(&name) => manifest,
+            Ok(_) | Err(Error::NotFound(_)) => continue,
             Err(error) => return Err(error),
-        }
-    }
-    manifests.sort_by_key(|it| (it.revision.lowest, it.completed_at));
-    while let Some(manifest) = manifests.pop() {
+        };
         let path = Path::from(layout.data_at(&manifest.data.file));
         match store.objects.head(&path).await {
-            Ok(data) if data.size == manifest.data.bytes => return Ok(Some(manifest.revision.lowest)),
+            Ok(data) if data.size == manifest.data.bytes => manifests.push(manifest),
             Ok(_) | Err(object_store::Error::NotFound { .. }) => {}
             Err(error) => return Err(Error::store(format!("read {path}"), &error)),
         }
     }
-    Ok(None)
+    manifests.sort_by_key(|it| (it.revision.lowest, it.completed_at));
+    Ok(manifests)
 }
 
 /// Deletes copies by their names. Those that do not exist any more count as deleted; one without a manifest of ours is refused,

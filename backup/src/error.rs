@@ -25,6 +25,8 @@ pub enum Error {
     Output { doing: String, source: io::Error },
     #[error("the archive is not continuous: {0}")]
     Broken(String),
+    #[error("the etcd for the replay failed: {0}")]
+    Scratch(String),
     #[error("the archive cannot begin: {0}: take a full copy and start the archiver again")]
     CopyNeeded(CopyNeeded),
     #[error("interrupted by a signal, no copy was stored: start the run again")]
@@ -47,6 +49,7 @@ impl Error {
             Self::Unusable(_) => Reason::CopyUnusable,
             Self::Output { .. } => Reason::OutputFailed,
             Self::Broken(_) => Reason::ChainBroken,
+            Self::Scratch(_) => Reason::ReplayFailed,
             Self::CopyNeeded(_) => Reason::CopyNeeded,
             Self::Interrupted => Reason::Interrupted,
         }

@@ -176,7 +176,7 @@ fn candidate(status: &StatusResponse, linearizable: Result<(), String>) -> Optio
     })
 }
 
-async fn connect(endpoint: &str, tls: Option<ClientTlsConfig>) -> Result<Channel, String> {
+pub async fn connect(endpoint: &str, tls: Option<ClientTlsConfig>) -> Result<Channel, String> {
     let mut target = Endpoint::from_shared(endpoint.to_owned())
         .map_err(|error| words(&error))?
         .connect_timeout(CONNECT)

@@ -10,6 +10,7 @@ mod etcd;
 mod probe;
 mod read;
 mod record;
+mod replay;
 mod restore;
 mod segments;
 mod snapshot;
@@ -28,21 +29,23 @@ use etcd_operator_core::backup::FormatVersion;
 use etcd_operator_core::backup::inputs::{INPUTS_VARIABLE, Inputs};
 use etcd_operator_core::backup::layout::CopyName;
 use etcd_operator_core::backup::report::{Done, Failure, Outcome, Report, Summary};
+use jiff::Timestamp;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::decode::identities;
 use crate::error::Error;
+use crate::replay::Target;
 use crate::store::Store;
 
 /// The kubelet creates it in every container; elsewhere there is none.
 const TERMINATION_LOG: &str = "/dev/termination-log";
 
-/// Takes, lists, verifies, deletes and fetches copies of etcd's data in a store, and archives every revision: S3, GCS, Azure, or a directory. Prints the result
+/// Takes, lists, verifies, deletes and fetches copies of etcd's data in a store, archives every revision and replays it: S3, GCS, Azure, or a directory. Prints the result
 /// as one line of JSON, and writes it to the termination message of its container.
 ///
 /// Exit codes: 0 success, 2 invalid configuration, 3 store unreachable, 4 store denied access, 5 store rejected the request,
 /// 6 etcd unavailable, 7 copy not found, 8 copy damaged, 9 copy unusable, 10 output failed, 11 interrupted, 12 chain broken,
-/// 13 copy needed.
+/// 13 copy needed, 14 replay failed.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
@@ -96,6 +99,29 @@ enum Verb {
     },
     /// Delete the copies that the retention of the inputs does not keep
     Prune,
+    /// Restore a revision or a moment from a copy and the archive, as a snapshot in a file
+    #[command(group(clap::ArgGroup::new("target").required(true)))]
+    Replay {
+        #[arg(long, group = "target")]
+        to_revision: Option<i64>,
+        /// Such as 2026-11-16T03:00:00Z
+        #[arg(long, group = "target")]
+        to_time: Option<Timestamp>,
+        #[arg(long)]
+        output: PathBuf,
+        /// A directory that does not exist, with room for the database and its log; it is removed at the end
+        #[arg(long)]
+        scratch: PathBuf,
+        /// The program etcd
+        #[arg(long)]
+        etcd: PathBuf,
+        /// The program etcdutl, of the same version
+        #[arg(long)]
+        etcdutl: PathBuf,
+        /// A file with the age identity of encrypted copies and segments
+        #[arg(long)]
+        identity: Option<PathBuf>,
+    },
     /// Write the snapshot of a copy to a file
     Fetch {
         /// Default: the newest copy
@@ -183,6 +209,15 @@ async fn others(inputs: &Inputs, verb: Verb) -> Result<Done, Error> {
         }
         Verb::Delete { names } => copies::delete(&store, &layout()?, &names).await,
         Verb::Prune => copies::prune(&store, &layout()?, inputs).await,
+        Verb::Replay { to_revision, to_time, output, scratch, etcd, etcdutl, identity } => {
+            let target = match (to_revision, to_time) {
+                (Some(revision), _) => Target::Revision(revision),
+                (None, Some(time)) => Target::Time(time),
+                (None, None) => unreachable!("one of them is required"),
+            };
+            let options = replay::Options { target, output, identity, scratch, etcd, etcdutl };
+            replay::replay(&store, &layout()?, inputs, &options).await
+        }
         Verb::Fetch { name, output, identity, restore } => {
             let identities = identity.as_deref().map(identities).transpose()?;
             let layout = restore::layout(&store, inputs).await?;

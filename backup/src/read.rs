@@ -101,14 +101,14 @@ pub async fn content(
 }
 
 /// A file under a temporary name beside its final one. One that a killed run has left is used again.
-struct Partial {
+pub struct Partial {
     file: File,
     temporary: PathBuf,
     target: PathBuf,
 }
 
 impl Partial {
-    fn create(target: &FilePath) -> Result<Self, Error> {
+    pub fn create(target: &FilePath) -> Result<Self, Error> {
         let failed = |source| Error::Output { doing: format!("write {}", target.display()), source };
         if target.exists() {
             let exists =
@@ -131,11 +131,11 @@ impl Partial {
         Ok(Self { file, temporary, target: target.to_owned() })
     }
 
-    fn file(&self) -> Result<File, Error> {
+    pub fn file(&self) -> Result<File, Error> {
         self.file.try_clone().map_err(|source| self.failed(source))
     }
 
-    fn complete(self) -> Result<(), Error> {
+    pub fn complete(self) -> Result<(), Error> {
         let directory = match self.target.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => FilePath::new("."),

@@ -1,19 +1,22 @@
 //! What a segment has behind its head: one record for each revision, each behind its length, in the encoding of Protocol Buffers.
 
-use std::io;
+use std::io::{self, Read};
 
 use age::x25519::Recipient;
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use etcd_operator_core::backup::manifest::Compression;
 use prost::Message;
 use sha2::{Digest, Sha256};
 
+use crate::decode::Identities;
 use crate::encode::Packed;
 use crate::snapshot::hex;
 use crate::watch::{Event, Pair};
 
 /// The tag of [`Record::changes`].
 const CHANGES: u32 = 3;
+/// What a segment of ours has at most, with room for later versions.
+const MAX_CONTENT_BYTES: u64 = 64 << 20;
 
 #[derive(Clone, PartialEq, Message)]
 pub struct Record {
@@ -137,6 +140,37 @@ pub fn pack(content: &[u8], compression: Compression, recipients: &[Recipient]) 
     packed.finish()
 }
 
+/// The opposite of [`pack`].
+pub fn unpack(body: &[u8], compression: Compression, identities: Option<&Identities>) -> io::Result<Bytes> {
+    let opened: Box<dyn Read> = match identities {
+        Some(identities) => {
+            let decryptor = age::Decryptor::new(body).map_err(io::Error::other)?;
+            let all = identities.iter().map(|it| &**it as &dyn age::Identity);
+            Box::new(decryptor.decrypt(all).map_err(io::Error::other)?)
+        }
+        None => Box::new(body),
+    };
+    let plain: Box<dyn Read> = match compression {
+        Compression::None => opened,
+        Compression::Zstd => Box::new(zstd::Decoder::new(opened)?),
+    };
+    let mut content = Vec::new();
+    plain.take(MAX_CONTENT_BYTES + 1).read_to_end(&mut content)?;
+    if content.len() as u64 > MAX_CONTENT_BYTES {
+        return Err(io::Error::other("it has more content than any segment"));
+    }
+    Ok(content.into())
+}
+
+/// All records of a content.
+pub fn records(mut content: Bytes) -> io::Result<Vec<Record>> {
+    let mut records = Vec::new();
+    while content.has_remaining() {
+        records.push(Record::decode_length_delimited(&mut content).map_err(io::Error::other)?);
+    }
+    Ok(records)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,6 +198,26 @@ mod tests {
         write_leases(vec![Lease { id: 3, ttl: 60 }], &mut content);
         let expected = "1e080910e8071a100a0161120576616c75652003280230071a050a016218010622040803103c";
         assert_eq!(hex(&content), expected);
+    }
+
+    #[test]
+    fn records_come_back_packed_in_every_way() {
+        let identity = age::x25519::Identity::generate();
+        let recipients = [identity.to_public()];
+        let identities: Identities = vec![Box::new(identity)];
+        let mut content = Vec::new();
+        revision(&[put("a", 3), delete("b")]).write(&mut content);
+        write_leases(vec![Lease { id: 3, ttl: 60 }], &mut content);
+        for compression in [Compression::None, Compression::Zstd] {
+            for (recipients, identities) in [(&[][..], None), (&recipients[..], Some(&identities))] {
+                let body = pack(&content, compression, recipients).expect("it is packed");
+                let unpacked = unpack(&body, compression, identities).expect("it is unpacked");
+                let found = records(unpacked).expect("records");
+                assert_eq!(found[0].changes, [put("a", 3), delete("b")]);
+                assert_eq!((found[0].revision, found[0].received), (9, 1_000));
+                assert_eq!(found[1].leases, [Lease { id: 3, ttl: 60 }]);
+            }
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The continuous archive has every revision, whatever is killed; and what it cannot have, it reports.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use etcd_operator_core::backup::report::{Done, Outcome, Reason};
@@ -19,15 +19,15 @@ use crate::program::{Ended, Place};
 pub const ARCHIVE: [&str; 3] = ["archive", "--flush-interval-seconds", "1"];
 
 /// A cluster, a store, and a full copy to begin with.
-struct World {
-    cluster: Cluster,
+pub struct World {
+    pub cluster: Cluster,
     id: String,
     store: S3,
-    place: Place,
+    pub place: Place,
 }
 
 impl World {
-    async fn new(version: &str, size: u8) -> Self {
+    pub async fn new(version: &str, size: u8) -> Self {
         let cluster = Cluster::start(version, size).await;
         let store = S3::start(Options::default()).await.expect("a store");
         let place = Place::s3(&store.endpoint());
@@ -43,7 +43,7 @@ impl World {
         self.place.set("clusterId", self.id.as_str());
     }
 
-    fn archiver(&self) -> Child {
+    pub fn archiver(&self) -> Child {
         self.place.start(&ARCHIVE)
     }
 
@@ -59,18 +59,25 @@ impl World {
         (deleted_count, segments_deleted)
     }
 
-    fn chain(&self) -> PathBuf {
+    pub fn chain(&self) -> PathBuf {
         self.store.bucket().join("prod").join(&self.id).join("chain")
+    }
+
+    /// Until everything up to a revision is stored.
+    pub async fn has_archived(&self, revision: i64) {
+        has_archived(&self.chain(), revision).await;
+    }
+
+    /// Without a result, because it was killed.
+    pub async fn ends(&self, mut archiver: Child) {
+        archiver.wait().await.expect("it ends");
     }
 
     /// Until everything that the cluster has is stored.
     async fn caught_up(&self, ordinal: u8) {
         let mut client = self.cluster.client(ordinal).await;
         let last = client.get("x", None).await.expect("it serves").header().expect("one").revision();
-        until("the archive to have everything", async || {
-            self.archived().segments.last().is_some_and(|it| it.last >= last)
-        })
-        .await;
+        self.has_archived(last).await;
     }
 
     /// Ends it with SIGTERM, and compares the archive with etcd.
@@ -78,13 +85,19 @@ impl World {
         self.caught_up(ordinal).await;
         signal(&archiver, Signal::TERM);
         let ended = self.place.ended(archiver).await;
-        let archived = self.archived();
+        let archived = self.is_equal(ordinal).await;
         let last = archived.segments.last().expect("there are some").last;
         assert!(
             matches!(done(&ended), Done::Archive { archived, .. } if *archived == last),
             "{}",
             ended.said
         );
+        archived
+    }
+
+    /// Compares the archive with etcd.
+    async fn is_equal(&self, ordinal: u8) -> Archived {
+        let archived = self.archived();
         let expected = history(&self.cluster, ordinal).await;
         assert_eq!(archived.revisions.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
         for (revision, changes) in &expected {
@@ -94,6 +107,19 @@ impl World {
         assert!(received.is_sorted(), "times go back");
         archived
     }
+}
+
+/// Until the segments of a folder have everything up to a revision.
+pub async fn has_archived(segments: &Path, revision: i64) {
+    let lasts = || {
+        let entries = std::fs::read_dir(segments).into_iter().flatten().flatten();
+        entries.filter_map(|it| {
+            let object = std::fs::read(it.path()).ok()?;
+            let head = object.split(|byte| *byte == b'\n').next()?;
+            serde_json::from_slice::<serde_json::Value>(head).ok()?["last"].as_i64()
+        })
+    };
+    until("the archive to have everything", async || lasts().max() >= Some(revision)).await;
 }
 
 fn done(ended: &Ended) -> &Done {
@@ -236,10 +262,13 @@ async fn two_archivers_store_one_chain() {
         ledger::write(&mut client, &mut random, 60).await;
         tokio::time::sleep(Duration::from_millis(700)).await;
     }
-    let archived = world.is_complete(first, 0).await;
-    signal(&second, Signal::TERM);
-    let ended = other.ended(second).await;
-    assert!(matches!(done(&ended), Done::Archive { .. }));
+    world.caught_up(0).await;
+    for (archiver, place) in [(first, &world.place), (second, &other)] {
+        signal(&archiver, Signal::TERM);
+        let ended = place.ended(archiver).await;
+        assert!(matches!(done(&ended), Done::Archive { .. }));
+    }
+    let archived = world.is_equal(0).await;
     assert!(archived.segments.iter().skip(1).all(|it| it.chain_first == 2), "it is one chain");
 }
 
@@ -291,15 +320,7 @@ async fn an_archiver_needs_no_more_memory_for_more_data() {
     ledger::write_extremes(&mut client).await;
     let last = client.get("x", None).await.expect("it serves").header().expect("one").revision();
     let process = archiver.id().expect("it runs");
-    let layout = || {
-        let entries = std::fs::read_dir(world.chain()).into_iter().flatten().flatten();
-        entries.filter_map(|it| {
-            let object = std::fs::read(it.path()).ok()?;
-            let line = object.split(|byte| *byte == b'\n').next()?;
-            serde_json::from_slice::<serde_json::Value>(line).ok()?["last"].as_i64()
-        })
-    };
-    until("the archive to have everything", async || layout().max() >= Some(last)).await;
+    world.has_archived(last).await;
     let peak = peak_kib(process).expect("it runs");
     signal(&archiver, Signal::TERM);
     world.place.ended(archiver).await;

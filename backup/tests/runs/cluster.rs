@@ -8,6 +8,8 @@ use etcd_client::{Client, MemberAddOptions};
 use serde_json::{Value, json};
 use testbed::stand_in::Processes;
 
+/// In the certificate of a cluster with TLS.
+pub const USER: &str = "rcgen self signed cert";
 pub const VERSION: &str = "3.6.16";
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -62,6 +64,32 @@ impl Cluster {
             }
         }
         cluster
+    }
+
+    /// One member with the data of a snapshot.
+    pub async fn restored(version: &str, snapshot: &Path) -> Self {
+        let programs = testbed::build::ensure_etcd(version).await.expect("etcd is built").dir;
+        let members = Processes::new("etcd-backup-etcd").expect("a scratch directory");
+        let mut cluster = Self { members, programs, size: 1, tls: None };
+        let peer = cluster.peer(0);
+        let output = Command::new(cluster.programs.join("etcdutl"))
+            .args(["snapshot", "restore"])
+            .arg(snapshot)
+            .arg("--data-dir")
+            .arg(cluster.data(0))
+            .args(["--name", "m0", "--initial-cluster", &format!("m0={peer}")])
+            .args(["--initial-advertise-peer-urls", &peer])
+            .output()
+            .expect("it runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        cluster.run(0, "existing");
+        cluster.serves(0).await;
+        cluster
+    }
+
+    /// Where etcd and etcdutl are.
+    pub fn programs(&self) -> &Path {
+        &self.programs
     }
 
     pub fn endpoint(&self, ordinal: u8) -> String {
@@ -163,6 +191,18 @@ impl Cluster {
             .expect("it runs");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         serde_json::from_slice(&output.stdout).expect("JSON")
+    }
+
+    /// Runs etcd's own client with the certificate of the cluster, if it has one; None if it fails.
+    pub fn etcdctl(&self, arguments: &[&str]) -> Option<String> {
+        let mut command = Command::new(self.programs.join("etcdctl"));
+        command.env_clear().args(["--endpoints", &self.endpoint(0)]).args(arguments);
+        if let Some(tls) = &self.tls {
+            command.arg("--cacert").arg(&tls.authority);
+            command.arg("--cert").arg(&tls.certificate).arg("--key").arg(&tls.key);
+        }
+        let output = command.output().expect("it runs");
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
     fn data(&self, ordinal: u8) -> PathBuf {

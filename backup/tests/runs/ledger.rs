@@ -154,7 +154,7 @@ struct Record {
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct RecordedChange {
+pub struct RecordedChange {
     #[prost(bytes = "bytes", tag = "1")]
     key: Bytes,
     #[prost(bytes = "bytes", tag = "2")]
@@ -164,7 +164,7 @@ struct RecordedChange {
     #[prost(int64, tag = "4")]
     lease: i64,
     #[prost(int64, tag = "5")]
-    version: i64,
+    pub version: i64,
     #[prost(int64, tag = "6")]
     create_revision: i64,
 }
@@ -232,6 +232,49 @@ pub fn archived(folder: &std::path::Path, cluster: &str) -> Archived {
     all
 }
 
+/// Changes what a segment has, and adapts its head, as somebody could who can write to the store.
+pub fn tamper(path: &std::path::Path, change: impl Fn(&mut Vec<RecordedChange>)) {
+    let object = std::fs::read(path).expect("a segment");
+    let end = object.iter().position(|byte| *byte == b'\n').expect("it has a head");
+    let mut head: serde_json::Value = serde_json::from_slice(&object[..end]).expect("JSON");
+    let (mut content, mut body) = (Bytes::from(object[end + 1..].to_vec()), Vec::new());
+    while !content.is_empty() {
+        let mut record = Record::decode_length_delimited(&mut content).expect("a record");
+        change(&mut record.changes);
+        record.encode_length_delimited(&mut body).expect("a vector has room");
+    }
+    head["body"]["bytes"] = body.len().into();
+    head["body"]["sha256"] = object_hash(&body).into();
+    head["tampered"] = true.into();
+    let mut object = format!("{head}\n").into_bytes();
+    object.extend_from_slice(&body);
+    std::fs::write(path, object).expect("written");
+}
+
 fn object_hash(object: &[u8]) -> String {
     Sha256::digest(object).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+pub struct Keys {
+    pub revision: i64,
+    /// With the revision of the last change of each.
+    pub keys: Vec<(Vec<u8>, i64, Put)>,
+}
+
+/// All keys as they were at a revision; 0 is now.
+pub async fn keys(client: &mut Client, revision: i64) -> Keys {
+    let options = GetOptions::new().with_all_keys().with_revision(revision);
+    let mut reading = client.kv_client().max_decoding_message_size(1 << 30);
+    let all = reading.get("", Some(options)).await.expect("all keys");
+    let key = |pair: &etcd_client::KeyValue| {
+        let put = Put {
+            value: digest(pair.value()),
+            lease: pair.lease(),
+            version: pair.version(),
+            create_revision: pair.create_revision(),
+        };
+        (pair.key().to_vec(), pair.mod_revision(), put)
+    };
+    let revision = all.header().expect("it has one").revision();
+    Keys { revision, keys: all.kvs().iter().map(key).collect() }
 }

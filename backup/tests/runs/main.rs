@@ -9,6 +9,7 @@ mod ledger;
 mod memory;
 mod program;
 mod relay;
+mod replay;
 mod restore;
 mod retention;
 mod sources;

@@ -86,6 +86,14 @@ pub enum Done {
         /// A replay would take too long, so a new full copy is due.
         copy_due: bool,
     },
+    /// A snapshot of one revision.
+    Replay {
+        /// Where it began.
+        copy: Summary,
+        revision: i64,
+        /// How many revisions were replayed after that of the copy.
+        replayed: i64,
+    },
 }
 
 fn is_zero(count: &usize) -> bool {
@@ -159,6 +167,8 @@ pub enum Reason {
     ChainBroken,
     /// The archiver has no copy to begin with.
     CopyNeeded,
+    /// The programs of etcd failed, or a lease expired meanwhile.
+    ReplayFailed,
 }
 
 impl Reason {
@@ -177,6 +187,7 @@ impl Reason {
             Self::Interrupted => 11,
             Self::ChainBroken => 12,
             Self::CopyNeeded => 13,
+            Self::ReplayFailed => 14,
         }
     }
 }
@@ -278,6 +289,7 @@ mod tests {
             Reason::Interrupted,
             Reason::ChainBroken,
             Reason::CopyNeeded,
+            Reason::ReplayFailed,
         ];
         let codes: std::collections::BTreeSet<_> = all.map(Reason::exit_code).into();
         assert_eq!(codes.len(), all.len());

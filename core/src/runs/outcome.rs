@@ -244,7 +244,7 @@ fn word(reason: &Word<Reason>) -> &'static str {
         Some(Reason::CopyNotFound) => reason::COPY_NOT_FOUND,
         Some(Reason::CopyUnusable) => reason::COPY_UNUSABLE,
         Some(Reason::OutputFailed) => reason::OUTPUT_FAILED,
-        // Of the archiver, which no Job runs.
-        Some(Reason::ChainBroken | Reason::CopyNeeded) | None => reason::RUN_FAILED,
+        // Of the archive, which no Job uses.
+        Some(Reason::ChainBroken | Reason::CopyNeeded | Reason::ReplayFailed) | None => reason::RUN_FAILED,
     }
 }
