@@ -18,7 +18,7 @@ use crate::world::{CLUSTER, address_in, world};
 const LIMIT: Duration = Duration::from_secs(90);
 const BACKUP: &str = "once";
 /// The last part of an address that no pod has.
-const OF_THE_STORE: u8 = 252;
+pub const OF_THE_STORE: u8 = 252;
 
 struct Backups {
     backups: Api<EtcdBackup>,

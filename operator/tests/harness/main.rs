@@ -6,15 +6,18 @@
 //! `HARNESS_LOG=info` shows the operator's log, `HARNESS_EFFECTS=1` the effects of undisturbed runs.
 
 mod access;
+mod alerts;
 mod auth;
 mod backups;
 mod cert_manager;
 mod certificates;
+mod dashboards;
 mod faults;
 mod fields;
 mod given;
 mod inside;
 mod jobs;
+mod monitoring;
 mod notices;
 mod operator;
 mod oracles;
@@ -63,6 +66,8 @@ fn trials() -> Vec<Trial> {
             backups::precedes_another_version,
         ),
         trial("a_cluster_is_restored_with_all_its_keys_while_operators_end", restores::with_all_its_keys),
+        trial("alerts_fire_for_members_that_are_down_and_clear", alerts::fire_and_clear),
+        trial("dashboards_show_a_cluster_with_a_backup", dashboards::show_a_cluster),
         trial("containers_of_a_job_run_in_order_and_leave_messages", jobs::in_order),
         trial("a_job_whose_pod_is_deleted_gets_another_one", jobs::deleted),
         trial("an_init_container_that_fails_ends_the_pod_of_a_job", jobs::failed),

@@ -21,6 +21,7 @@ const SERVICE_ACCOUNT: &str = "system:serviceaccount:etcd-operator-system:etcd-o
 pub const LEASE_NAMESPACE: &str = "etcd-operator-system";
 
 pub struct Operator {
+    pub metrics: Metrics,
     kill: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -30,7 +31,8 @@ impl Operator {
     pub fn start(kubeconfig: &Path, faults: &Faults) -> Self {
         let kubeconfig = Kubeconfig::read_from(kubeconfig).expect("the kubeconfig is there");
         let (kill, killed) = oneshot::channel::<()>();
-        let faults = faults.clone();
+        let (faults, metrics) = (faults.clone(), Metrics::default());
+        let of_operator = metrics.clone();
         let thread = std::thread::spawn(move || {
             // As the program has it.
             let runtime =
@@ -40,12 +42,12 @@ impl Operator {
                     biased;
                     _ = killed => {}
                     () = faults.killed() => {}
-                    () = run(kubeconfig, &faults) => panic!("nobody stopped it"),
+                    () = run(kubeconfig, &faults, of_operator) => panic!("nobody stopped it"),
                 }
             });
             runtime.shutdown_background();
         });
-        Self { kill: Some(kill), thread: Some(thread) }
+        Self { metrics, kill: Some(kill), thread: Some(thread) }
     }
 
     pub fn has_ended(&self) -> bool {
@@ -63,7 +65,7 @@ impl Drop for Operator {
     }
 }
 
-async fn run(kubeconfig: Kubeconfig, faults: &Faults) {
+async fn run(kubeconfig: Kubeconfig, faults: &Faults, metrics: Metrics) {
     let options = KubeConfigOptions::default();
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &options).await.expect("it can be used");
     config.auth_info.impersonate = Some(SERVICE_ACCOUNT.into());
@@ -74,7 +76,7 @@ async fn run(kubeconfig: Kubeconfig, faults: &Faults) {
         agent_image: OPERATOR_IMAGE.into(),
         operator: None,
         domain: DOMAIN.into(),
-        metrics: Metrics::default(),
+        metrics,
         planted_panic: PlantedPanic::default(),
     };
     let election = Election::new(client.clone(), LEASE_NAMESPACE, lease::NAME, "harness");

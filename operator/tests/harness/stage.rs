@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use etcd_operator::lease;
+use etcd_operator::metrics::Metrics;
 use etcd_operator_core::api::EtcdCluster;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
@@ -74,6 +75,11 @@ impl Stage {
     /// From now on a client writes, with a new connection every second.
     pub fn write(&mut self) {
         self.oracles.write();
+    }
+
+    /// Of the operator that runs.
+    pub fn metrics(&self) -> Metrics {
+        self.operator.as_ref().expect("it runs").metrics.clone()
     }
 
     pub async fn end_operator(&mut self) {
