@@ -13,6 +13,7 @@ mod membership;
 mod opinion;
 mod peer_urls;
 mod roll;
+mod space;
 mod step;
 mod stop;
 mod volumes;
@@ -72,6 +73,9 @@ pub struct Goal {
     /// How long the node of a member can be lost before the member is replaced.
     #[serde(default = "default_node_loss_grace")]
     pub node_loss_grace_seconds: i64,
+    /// The size at which the database of a member is full, in bytes, if the member does not report it.
+    #[serde(default = "default_quota")]
+    pub quota_bytes: u64,
     /// The oldest agent that the operator can work with.
     #[serde(default = "Protocol::lowest")]
     pub lowest_agent: Protocol,
@@ -83,6 +87,11 @@ pub struct Goal {
     /// From what is in effect to what the spec asks for; none while that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub switch: Option<Switch>,
+}
+
+/// That of etcd.
+fn default_quota() -> u64 {
+    2 << 30
 }
 
 fn default_node_loss_grace() -> i64 {
@@ -104,6 +113,7 @@ impl From<&Intent> for Goal {
             asked: intent.asked.clone(),
             windows: intent.windows.clone(),
             node_loss_grace_seconds: intent.node_loss_grace_seconds,
+            quota_bytes: intent.form.options.quota_backend_bytes.unwrap_or_else(default_quota),
             lowest_agent: Protocol::lowest(),
             certificates: Profiles::new(),
             auth: intent.auth.clone(),
@@ -142,6 +152,7 @@ impl Goal {
             asked: Asked::default(),
             windows: Vec::new(),
             node_loss_grace_seconds: default_node_loss_grace(),
+            quota_bytes: default_quota(),
             lowest_agent: Protocol::lowest(),
             certificates: Profiles::new(),
             auth: auth::Wanted::Unknown,
@@ -166,6 +177,7 @@ impl Goal {
             asked: Asked::default(),
             windows: Vec::new(),
             node_loss_grace_seconds: grace.max(MIN_NODE_LOSS_GRACE_SECONDS),
+            quota_bytes: default_quota(),
             lowest_agent: Protocol::lowest(),
             certificates: Profiles::new(),
             auth: auth::Wanted::Unknown,
@@ -179,6 +191,8 @@ impl Goal {
 struct Wishes<'a> {
     size: u8,
     node_loss_grace_seconds: i64,
+    /// None if no space is reclaimed.
+    quota_bytes: Option<u64>,
     asked: &'a Asked,
     switch: Option<&'a Switch>,
     auth: &'a auth::Wanted,
@@ -249,6 +263,7 @@ pub fn decide(goal: &Goal, seen: &Observed) -> Plan {
             let wishes = Wishes {
                 size,
                 node_loss_grace_seconds,
+                quota_bytes: Some(goal.quota_bytes),
                 asked,
                 switch,
                 auth,

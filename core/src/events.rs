@@ -199,6 +199,17 @@ pub fn of_action(action: &Action, goal: &Goal, names: &Names, seen: &Observed) -
             };
             Event::normal(reason, "ChangeAuthentication", auth_changed(*step, goal))
         }
+        Action::Compact { revision, cluster: _ } => {
+            let note = format!("compacted the history of keys up to revision {revision}: the database was full");
+            Event::new(true, event::HISTORY_COMPACTED, "ReclaimSpace", note)
+        }
+        Action::Defragment { member, cluster: _ } => {
+            let note = format!("defragmented {}: its database was full", terms.member(*member));
+            Event::normal(event::MEMBER_DEFRAGMENTED, "ReclaimSpace", note)
+        }
+        Action::Disarm { cluster: _ } => {
+            Event::normal(event::ALARM_DISARMED, "ReclaimSpace", "disarmed the alarm NOSPACE: writes succeed again")
+        }
         Action::RemoveMember { member, cluster: _ } => {
             let facts = assess(seen);
             let why = facts.node_loss(*member).map(|loss| format!(": {loss}")).unwrap_or_default();

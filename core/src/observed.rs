@@ -522,6 +522,8 @@ pub struct Etcd {
     /// volumes are still there. etcd has written a log for each of them.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub started: BTreeSet<MemberId>,
+    #[serde(default, skip_serializing_if = "Reclaimed::is_nothing")]
+    pub reclaimed: Reclaimed,
 }
 
 /// One member's status.
@@ -551,10 +553,47 @@ pub struct Answer {
     pub hash: Option<u32>,
     /// Every alarm of the cluster that this member knows.
     pub alarms: BTreeSet<Alarm>,
+    /// Its database, only while an alarm is active.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub space: Option<Space>,
     /// The members that it can connect to; none if it did not report them. Asked only while a member is about to be restarted
     /// or removed, or leadership to move.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reaches: Option<BTreeSet<MemberId>>,
+}
+
+/// What a member reports of its database. How much of the file is in use is no part of it: pages that a compaction frees count as
+/// used until the next write, and none succeeds while the alarm is active.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Space {
+    /// Of the file, in bytes. It becomes smaller by a defragmentation alone, and then has nothing but data.
+    pub size: u64,
+    /// At this size the member raises the alarm. Members before 3.6 do not report it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota: Option<u64>,
+    /// The revision of the cluster that it has applied.
+    pub revision: i64,
+}
+
+/// What this operator has done since the alarm `NOSPACE` is active, as far as it remembers: after a restart it begins anew, and
+/// repeats each step once at most.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reclaimed {
+    /// Up to which revision the history was compacted last, and when.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compacted: Option<(i64, Timestamp)>,
+    /// Members that were defragmented since then.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub defragmented: BTreeSet<MemberId>,
+    /// When the alarm before this one was disarmed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disarmed: Option<Timestamp>,
+}
+
+impl Reclaimed {
+    fn is_nothing(&self) -> bool {
+        self == &Self::default()
+    }
 }
 
 /// An alarm that a member has raised. It holds until somebody disarms it.
@@ -563,6 +602,11 @@ pub struct Alarm {
     pub member: MemberId,
     /// As etcd calls it: `NOSPACE` or `CORRUPT`.
     pub kind: String,
+}
+
+impl Alarm {
+    /// etcd rejects writes that take space, because the database has reached its quota.
+    pub const NOSPACE: &'static str = "NOSPACE";
 }
 
 impl Answer {
@@ -653,6 +697,7 @@ impl Observed {
                 via: None,
                 silent_since: BTreeMap::new(),
                 started: BTreeSet::new(),
+                reclaimed: Reclaimed::default(),
             },
             auth: None,
             root_password: None,

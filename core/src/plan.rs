@@ -171,6 +171,20 @@ pub enum Action {
         step: auth::Step,
         cluster: ClusterId,
     },
+    /// Forgets the history of keys before this revision.
+    Compact {
+        revision: i64,
+        cluster: ClusterId,
+    },
+    /// Makes the file of a member's database smaller. The member does not serve meanwhile.
+    Defragment {
+        member: MemberId,
+        cluster: ClusterId,
+    },
+    /// Ends the alarm that the database is full, and tries whether writes succeed.
+    Disarm {
+        cluster: ClusterId,
+    },
 }
 
 /// How careful an action has to be.
@@ -213,6 +227,7 @@ impl Action {
             | Self::CopyCertificate { copy: Copy::Given }
             | Self::Accept(_)
             | Self::ChangeAuth { .. }
+            | Self::Disarm { .. }
             | Self::AddLearner { .. } => Nature::Confirmed,
             Self::DeletePod { .. }
             | Self::ForceDeletePod { .. }
@@ -222,6 +237,8 @@ impl Action {
             | Self::ForceSnapshots { .. }
             | Self::Promote { .. }
             | Self::MoveLeader { .. }
+            | Self::Compact { .. }
+            | Self::Defragment { .. }
             | Self::RemoveMember { .. } => Nature::Disruptive,
         }
     }
@@ -582,6 +599,13 @@ pub enum Refusal {
     /// can that be changed.
     OldEntries {
         members: Vec<MemberId>,
+    },
+    /// The data of this member needs its quota, or filled it again within an hour.
+    DatabaseFull {
+        member: MemberId,
+        size: u64,
+        quota: u64,
+        again: bool,
     },
     /// etcd's authentication rejects the operator.
     AccessDenied {

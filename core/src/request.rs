@@ -157,6 +157,10 @@ pub enum MemberChange {
     EnableDowngrade(Version),
     CancelDowngrade,
     Auth(auth::Step),
+    Compact(i64),
+    /// Of the member that is called.
+    Defragment(MemberId),
+    Disarm,
 }
 
 /// The request that carries out an action, with what was observed as its precondition. None if no member can be called.
@@ -269,6 +273,12 @@ pub fn request(action: &Action, seen: &Observed, turn: usize) -> Option<Request>
         }
         Action::CancelDowngrade { cluster } => call(cluster, None, turn, MemberChange::CancelDowngrade),
         Action::ChangeAuth { step, cluster } => call(cluster, None, turn, MemberChange::Auth(step)),
+        Action::Compact { revision, cluster } => call(cluster, None, turn, MemberChange::Compact(revision)),
+        Action::Disarm { cluster } => call(cluster, None, turn, MemberChange::Disarm),
+        Action::Defragment { member, cluster } => {
+            let via = seen.serves_as(member, cluster)?;
+            Some(Request::Etcd(Call { via, cluster, change: MemberChange::Defragment(member) }))
+        }
         Action::RemoveMember { member, cluster } => {
             call(cluster, Some(member), turn, MemberChange::Remove(member))
         }

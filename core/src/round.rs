@@ -10,6 +10,7 @@ mod memory;
 mod newest;
 mod pace;
 mod settled;
+mod space;
 mod work;
 mod writes;
 
@@ -172,6 +173,9 @@ impl Round {
     pub fn stepped(&mut self, action: &Action, outcome: Outcome) -> Option<Ended> {
         self.freshness = Freshness::Live;
         let again = std::mem::replace(&mut self.ambiguous, matches!(outcome, Outcome::Ambiguous(_)));
+        if matches!(outcome, Outcome::Done | Outcome::Ambiguous(_)) {
+            self.memory.space.sent(action);
+        }
         let trouble = match outcome {
             Outcome::Done | Outcome::Overtaken => {
                 if outcome == Outcome::Done && action.sets_root_password() {

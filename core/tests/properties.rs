@@ -12,7 +12,9 @@ mod volumes;
 use etcd_operator_core::assess::{Quorum, assess};
 use etcd_operator_core::decide::{Goal, decide};
 use etcd_operator_core::member::MemberProgress;
-use etcd_operator_core::observed::{Answer, MemberId, Members, Observed, Seen, Unanswered};
+use etcd_operator_core::observed::{
+    Alarm, Answer, MemberId, Members, Observed, Reclaimed, Seen, Space, Unanswered,
+};
 use etcd_operator_core::plan::{Action, Plan};
 use etcd_operator_core::quorum::quorum;
 use etcd_operator_core::version::Version;
@@ -216,6 +218,47 @@ proptest! {
     }
 
     #[test]
+    fn space_is_reclaimed_one_member_at_a_time_while_all_voters_serve_and_the_leader_has_no_room_last(
+        (goal, mut seen) in anything(),
+        large in any::<u16>(),
+        done in any::<u16>(),
+        is_compacted in any::<bool>(),
+    ) {
+        let now = seen.now;
+        let ids: Vec<_> = seen.etcd.members.known().map(|it| it.list.keys().copied().collect()).unwrap_or_default();
+        for (number, answer) in seen.etcd.answers.values_mut().enumerate() {
+            if let Seen::Known(answer) = answer {
+                let size = if large & (1 << number) == 0 { 40 } else { 100 };
+                answer.space = Some(Space { size: size << 20, quota: Some(100 << 20), revision: 41 });
+                answer.alarms = [Alarm { member: answer.member, kind: Alarm::NOSPACE.into() }].into();
+            }
+        }
+        let is_done = |number: &usize| done & (1 << number) != 0;
+        let defragmented = ids.iter().enumerate().filter(|(number, _)| is_done(number)).map(|(_, id)| *id).collect();
+        seen.etcd.reclaimed =
+            Reclaimed { compacted: is_compacted.then_some((41, now)), defragmented, disarmed: None };
+        let plan = decide(&goal, &seen);
+        let Some(members) = seen.etcd.members.known() else { return Ok(()) };
+        let is_full = |id: MemberId| answer_of(&seen, id).is_some_and(|it| it.space.is_some_and(|it| it.size > 90 << 20));
+        for action in &plan.actions {
+            let all_serve = || members.voters().all(|(id, _)| answer_of(&seen, id).is_some_and(|it| it.linearizable));
+            let reclaims = matches!(action, Action::Compact { .. } | Action::Defragment { .. } | Action::Disarm { .. });
+            prop_assert!(!reclaims || all_serve() && members.learners().next().is_none(), "{plan}");
+            match action {
+                Action::Compact { .. } => prop_assert!(!is_compacted, "{plan}"),
+                Action::Defragment { member, .. } => {
+                    prop_assert_eq!(plan.actions.len(), 1);
+                    prop_assert!(is_full(*member) && !seen.etcd.reclaimed.defragmented.contains(member), "{plan}");
+                    let others = members.voters().any(|(id, _)| id != *member && !is_full(id));
+                    prop_assert!(members.leader != Some(*member) || !others, "{plan}");
+                }
+                Action::Disarm { .. } => prop_assert!(!members.voters().any(|(id, _)| is_full(id)), "{plan}"),
+                _ => {}
+            }
+        }
+    }
+
+    #[test]
     fn a_second_learner_needs_every_started_member_at_3_6((goal, seen) in anything()) {
         let plan = decide(&goal, &seen);
         let adds = plan.actions.iter().any(|action| matches!(action, Action::AddLearner { .. }));
@@ -291,6 +334,7 @@ fn rename(seen: &Observed, mask: u64) -> Observed {
         members.list = members.list.iter().map(|(&old, member)| (id(old), member.clone())).collect();
     }
     seen.etcd.started = seen.etcd.started.iter().map(|&it| id(it)).collect();
+    seen.etcd.reclaimed.defragmented = seen.etcd.reclaimed.defragmented.iter().map(|&old| id(old)).collect();
     seen.etcd.silent_since = seen.etcd.silent_since.iter().map(|(&old, &since)| (id(old), since)).collect();
     seen
 }
@@ -300,6 +344,7 @@ fn rename_action(action: &Action, id: impl Fn(MemberId) -> MemberId) -> Action {
     match &mut action {
         Action::LabelClaim { member, .. }
         | Action::Promote { member, .. }
+        | Action::Defragment { member, .. }
         | Action::RemoveMember { member, .. } => *member = id(*member),
         Action::MoveLeader { from, to, .. } => (*from, *to) = (id(*from), id(*to)),
         _ => {}

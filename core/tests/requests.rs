@@ -115,6 +115,9 @@ fn actions(form: &Digest) -> Vec<(Action, Observed)> {
         (Action::ChangeAuth { step: Step::AddUser(User::Operator), cluster: CLUSTER }, running.clone()),
         (Action::ChangeAuth { step: Step::Enable, cluster: CLUSTER }, running.clone()),
         (Action::ChangeAuth { step: Step::SetRootPassword, cluster: CLUSTER }, running.clone()),
+        (Action::Compact { revision: 41, cluster: CLUSTER }, running.clone()),
+        (Action::Defragment { member, cluster: CLUSTER }, running.clone()),
+        (Action::Disarm { cluster: CLUSTER }, running.clone()),
         (Action::RemoveMember { member, cluster: CLUSTER }, running),
     ]
 }

@@ -3,7 +3,7 @@
 //! A connection that broke stays broken: its owner drops it and opens another one when it wants to. Nothing dials
 //! behind anybody's back, and an address that changed hands is not mistaken for the member that had it before.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::future::Future;
 use std::time::Duration;
@@ -26,6 +26,7 @@ mod auth;
 mod connection;
 mod downgrade;
 mod error;
+mod space;
 
 /// A healthy member answers in milliseconds; one that does not is unknown, and nobody waits for it longer.
 const DEADLINE: Duration = Duration::from_secs(2);
@@ -78,7 +79,10 @@ impl Member {
         let (status, read) = futures::join!(asked, self.linearizable_read());
         let status = status?;
         let (cluster, member) = self.identity(call, status.header())?;
+        let alarms: BTreeSet<_> = status.errors().iter().filter_map(|text| alarm(text)).collect();
+        let revision = status.header().map_or(0, ResponseHeader::revision);
         let answer = Answer {
+            space: space::reported(&status, revision).filter(|_| !alarms.is_empty()),
             cluster,
             member,
             leader: leader(status.leader()),
@@ -90,10 +94,10 @@ impl Member {
             downgrade: downgrade::reported(status.downgrade_info()),
             listed: None,
             hash: None,
-            alarms: status.errors().iter().filter_map(|text| alarm(text)).collect(),
+            alarms,
             reaches: None,
         };
-        Ok(EndpointStatus { answer, revision: status.header().map_or(0, ResponseHeader::revision) })
+        Ok(EndpointStatus { answer, revision })
     }
 
     /// Succeeds if a quorum stands behind this member now. Learners serve none.

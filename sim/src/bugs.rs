@@ -312,6 +312,7 @@ fn everybody_serves(seen: &mut Observed) {
             listed: None,
             hash: Some(1),
             alarms: BTreeSet::new(),
+            space: None,
             reaches: Some(members.list.keys().copied().collect()),
         };
         seen.etcd.answers.insert(ordinal, Seen::Known(answer));

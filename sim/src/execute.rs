@@ -318,6 +318,8 @@ fn change_members(
             world.downgrade = None;
             Ok(())
         }
+        // No database is ever full here.
+        MemberChange::Compact(_) | MemberChange::Defragment(_) | MemberChange::Disarm => Ok(()),
         MemberChange::Auth(step) => {
             let changed = world.change_auth(cluster, step, wanted.root_password);
             return changed.map_or_else(|error| failed(&error), |()| Outcome::Done);

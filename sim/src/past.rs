@@ -90,6 +90,7 @@ impl World {
             // Equal logs give equal hashes; that they are equal is checked at every commit.
             hash: linearizable.then_some(1),
             alarms: BTreeSet::new(),
+            space: None,
             reaches: Some(
                 self.servers
                     .iter()

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use super::lost_nodes::{LostNodes, Next};
 use super::opinion::{self, Hold, Opinion};
 use super::roll::Roll;
-use super::{Volumes, Wishes, peer_urls};
+use super::{Volumes, Wishes, peer_urls, space};
 use crate::asked::{Accepted, MoveLeader};
 use crate::assess::{Apart, Assessment, MemberState, PodState};
 use crate::auth;
@@ -47,6 +47,7 @@ impl Step<'_> {
             Self::mend,
             Self::scale_in,
             Self::scale_out,
+            Self::reclaim_space,
             Self::move_leader,
             Self::replace_for_class,
             Self::disable_auth,
@@ -155,6 +156,21 @@ impl Step<'_> {
             Hold::Everything,
             next.map(|next| next.map_or_else(Plan::wait, |member| self.remove(member))),
         )
+    }
+
+    /// What cannot be reclaimed blocks nothing: another quota comes with a restart.
+    fn reclaim_space(&self) -> Opinion {
+        let quota_bytes = self.wishes.quota_bytes;
+        match quota_bytes.and_then(|it| space::reclaim(self.facts, self.members, it)) {
+            None => Opinion::default(),
+            Some(space::Next::Act(action)) => Opinion::holding(Hold::Everything, Some(Plan::act(action))),
+            Some(space::Next::Lead { from, to }) => {
+                Opinion::holding(Hold::Everything, Some(self.lead(from, to, None)))
+            }
+            Some(space::Next::Refuse(refusal)) => {
+                Opinion::holding(Hold::Nothing, Some(Plan::refuse(refusal)))
+            }
+        }
     }
 
     fn move_leader(&self) -> Opinion {

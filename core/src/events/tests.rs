@@ -119,6 +119,7 @@ fn told_while_serving(action: &Action, voters: u8, change: impl FnOnce(&mut Obse
             listed: None,
             hash: None,
             alarms: BTreeSet::new(),
+            space: None,
             reaches: None,
         };
         seen.etcd.answers.insert(ordinal, Seen::Known(answer));

@@ -45,6 +45,9 @@ impl From<&Action> for Effect {
             Action::ForceDeletePod { .. } => "ForceDeletePod",
             Action::RemoveMember { .. } => "RemoveMember",
             Action::ChangeAuth { .. } => "ChangeAuth",
+            Action::Compact { .. } => "Compact",
+            Action::Defragment { .. } => "Defragment",
+            Action::Disarm { .. } => "DisarmAlarm",
         })
     }
 }

@@ -157,6 +157,8 @@ pub mod reason {
         DATA_LOST = "DataLost";
         QUORUM_REQUIRED = "QuorumRequired";
         NO_SUCCESSOR = "NoSuccessor";
+        /// The data needs the quota of the database.
+        DATABASE_FULL = "DatabaseFull";
         DATA_MISMATCH = "DataMismatch";
 
         // TLS and its certificates.
@@ -290,6 +292,9 @@ pub mod event {
         PEER_URLS_UPDATED = "PeerURLsUpdated";
         MEMBER_REMOVED = "MemberRemoved";
         LEADER_MOVED = "LeaderMoved";
+        HISTORY_COMPACTED = "HistoryCompacted";
+        MEMBER_DEFRAGMENTED = "MemberDefragmented";
+        ALARM_DISARMED = "AlarmDisarmed";
         CERTIFICATE_ISSUED = "CertificateIssued";
         /// The members get the certificate that a user gives.
         CERTIFICATE_COPIED = "CertificateCopied";

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::observed::{Answer, Etcd, Members, Ordinal, Process, Seen, Unanswered};
+use crate::observed::{Answer, Etcd, Members, Ordinal, Process, Reclaimed, Seen, Unanswered};
 
 /// What one pod responded.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,7 +21,14 @@ pub enum Reply {
 pub fn etcd(replies: &BTreeMap<Ordinal, Reply>) -> Etcd {
     let (members, via) = agreed_members(replies);
     let answers = replies.iter().map(|(&ordinal, reply)| (ordinal, answer(reply))).collect();
-    Etcd { answers, members, via, silent_since: BTreeMap::new(), started: BTreeSet::new() }
+    Etcd {
+        answers,
+        members,
+        via,
+        silent_since: BTreeMap::new(),
+        started: BTreeSet::new(),
+        reclaimed: Reclaimed::default(),
+    }
 }
 
 fn answer(reply: &Reply) -> Seen<Answer> {

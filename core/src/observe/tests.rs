@@ -74,6 +74,7 @@ fn answer(member: u64, leader: u64) -> Answer {
         listed: None,
         hash: None,
         alarms: Default::default(),
+        space: None,
         reaches: None,
     }
 }

@@ -64,6 +64,7 @@ impl Refusal {
             Self::VolumesCannotShrink { .. } => reason::VOLUMES_CANNOT_SHRINK,
             Self::ClassNeedsMembers { .. } => reason::STORAGE_CLASS_NEEDS_MEMBERS,
             Self::HashesDiffer { .. } => reason::DATA_MISMATCH,
+            Self::DatabaseFull { .. } => reason::DATABASE_FULL,
             Self::AccessDenied { .. } => reason::ACCESS_DENIED,
         }
     }

@@ -159,6 +159,13 @@ impl Terms<'_> {
             }
             Action::RemoveMember { member, cluster: _ } => format!("remove member {}", self.member(*member)),
             Action::ChangeAuth { step, cluster: _ } => step.to_string(),
+            Action::Compact { revision, cluster: _ } => {
+                format!("compact the history of keys up to revision {revision}, because the database is full")
+            }
+            Action::Defragment { member, cluster: _ } => {
+                format!("defragment member {}, because its database is full", self.member(*member))
+            }
+            Action::Disarm { cluster: _ } => "disarm the alarm NOSPACE and try a write".into(),
         }
     }
 
@@ -385,6 +392,18 @@ impl Terms<'_> {
                  to the previous version, and forward again when all members run it",
                 self.members(members)
             ),
+            Refusal::DatabaseFull { member, size, quota, again } => {
+                let (size, quota) = (Quantity::of_bytes(*size), Quantity::of_bytes(*quota));
+                let member = self.member(*member);
+                let what = match again {
+                    true => format!("the database of member {member} is full again within an hour"),
+                    false => format!("the database of member {member} stays full after a defragmentation"),
+                };
+                format!(
+                    "{what}: it has {size}, and the quota is {quota}; delete keys, or raise spec.options.quotaBackendBytes, and \
+                     spec.storage.size with it"
+                )
+            }
             Refusal::AccessDenied { identified } => self.access_denied(*identified),
             Refusal::HashesDiffer { members } => format!(
                 "members {} hold different data: remove the wrong ones with etcdctl member remove, or set \

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 
 use super::elapsed;
 use super::handshakes::{Handshakes, Shown};
+use super::space::Space;
 use crate::assess::assess;
 use crate::auth::{self, Auth, RootPassword};
 use crate::member::MemberProgress;
@@ -45,6 +46,7 @@ pub struct Memory {
     pub auth: auth::Memory,
     /// What ports showed when they were asked last.
     shown: Shown,
+    pub(super) space: Space,
 }
 
 impl Memory {
@@ -154,6 +156,7 @@ impl Memory {
                 silent.map(|(&id, _)| (id, earliest(self.silent.get(&id).copied(), seen.now))).collect();
             self.note_started(members, &seen.claims);
         }
+        seen.etcd.reclaimed = self.space.note(seen);
         seen.etcd.silent_since = self.silent.clone();
         seen.etcd.started = self.started.clone();
     }

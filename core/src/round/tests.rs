@@ -1,5 +1,8 @@
 use super::*;
-use crate::observed::{Answer, Claim, ClusterId, MemberId, Members, Ordinal, Seen, Versions};
+use crate::member::MemberProgress;
+use crate::observed::{
+    Alarm, Answer, Claim, ClusterId, Member, MemberId, Members, Ordinal, Reclaimed, Seen, Versions,
+};
 use crate::plan::WaitingOn;
 
 const CLOCK: Clock = Clock { now: Timestamp::UNIX_EPOCH, dice: 200 };
@@ -100,6 +103,7 @@ fn three() -> Observed {
             listed: None,
             hash: None,
             alarms: Default::default(),
+            space: None,
             reaches: None,
         };
         (ordinal, Seen::Known(answer))
@@ -236,4 +240,56 @@ fn a_step_waits_for_what_a_previous_cluster_left_and_fails_where_others_have_its
         assert_eq!(request(&scale, &seen), Some(Trouble::Failed(text)));
         assert_eq!(request(&Action::SetReplicas { replicas: 0 }, &seen), None);
     }
+}
+
+/// With the alarm NOSPACE, or without it.
+fn full(is_full: bool, now: i64) -> Observed {
+    let mut seen = three();
+    seen.now = Timestamp::from_second(now).expect("a time");
+    let members = Ordinal::below(3).map(|ordinal| {
+        let listed = Member {
+            ordinal: Some(ordinal),
+            learner: false,
+            start: MemberProgress::Published,
+            schemes: Default::default(),
+        };
+        (MemberId(0xa0 + u64::from(ordinal.0)), listed)
+    });
+    if let Seen::Known(listed) = &mut seen.etcd.members {
+        listed.list = members.collect();
+    }
+    for answer in seen.etcd.answers.values_mut() {
+        if let Seen::Known(answer) = answer {
+            let alarm = Alarm { member: MemberId(0xa1), kind: Alarm::NOSPACE.into() };
+            answer.alarms = is_full.then_some(alarm).into_iter().collect();
+        }
+    }
+    seen
+}
+
+#[test]
+fn what_was_done_about_a_full_database_is_remembered_until_the_alarm_is_over_also_without_a_response() {
+    let mut round = Round::default();
+    let reclaimed = |round: &mut Round, is_full: bool, now: i64| {
+        let mut seen = full(is_full, now);
+        round.memory.note_silence(&mut seen);
+        seen.etcd.reclaimed
+    };
+    assert_eq!(reclaimed(&mut round, true, 10), Reclaimed::default());
+    round.stepped(&Action::Compact { revision: 41, cluster: CLUSTER }, Outcome::Done);
+    let at = |second| Timestamp::from_second(second).expect("a time");
+    assert_eq!(reclaimed(&mut round, true, 20).compacted, Some((41, at(20))));
+    assert_eq!(reclaimed(&mut round, true, 30).compacted, Some((41, at(20))));
+    round.stepped(&Action::Defragment { member: MemberId(0xa1), cluster: CLUSTER }, silence());
+    round.stepped(&Action::Defragment { member: MemberId(0xa2), cluster: CLUSTER }, not_yet());
+    assert_eq!(reclaimed(&mut round, true, 40).defragmented, [MemberId(0xa1)].into());
+    round.stepped(&Action::Disarm { cluster: CLUSTER }, Outcome::Done);
+    assert_eq!(reclaimed(&mut round, true, 50).disarmed, None, "it is still active");
+    let expected = Reclaimed { disarmed: Some(at(60)), ..Reclaimed::default() };
+    assert_eq!(reclaimed(&mut round, false, 60), expected);
+    assert_eq!(reclaimed(&mut round, true, 70), expected, "another alarm");
+    // Another compaction makes another defragmentation worth it.
+    round.stepped(&Action::Defragment { member: MemberId(0xa1), cluster: CLUSTER }, Outcome::Done);
+    round.stepped(&Action::Compact { revision: 50, cluster: CLUSTER }, Outcome::Done);
+    assert_eq!(reclaimed(&mut round, true, 80).defragmented, [].into());
 }

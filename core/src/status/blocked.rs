@@ -4,7 +4,7 @@ use super::conditions::{Value, find};
 use super::view::{START_SECONDS, Service, View};
 use crate::assess::PodState;
 use crate::names::{condition, reason};
-use crate::observed::{MemberId, NodeLoss, Ordinal};
+use crate::observed::{Alarm, MemberId, NodeLoss, Ordinal};
 use crate::plan::Refusal;
 use crate::quorum::quorum;
 use crate::validate::Problem;
@@ -49,8 +49,8 @@ impl View<'_> {
             .iter()
             .map(|alarm| format!("{} on {}", alarm.kind, self.known_name(alarm.member)))
             .collect();
-        let way_out = match alarms.iter().all(|alarm| alarm.kind == "NOSPACE") {
-            true => "etcd rejects writes: compact and defragment, then run etcdctl alarm disarm",
+        let way_out = match alarms.iter().all(|alarm| alarm.kind == Alarm::NOSPACE) {
+            true => "etcd rejects writes until the operator has reclaimed space",
             false => "etcd rejects requests: remove the cause, then run etcdctl alarm disarm",
         };
         (!alarms.is_empty()).then(|| format!("alarm {}; {way_out}", described.join(", ")))

@@ -152,6 +152,10 @@ impl<'a> View<'a> {
                 let by_itself = matches!(it, WaitingOn::Unpause) || it.member_on_lost_node().is_some();
                 quorum || by_itself || it.is_rotation()
             });
+        // Members stay as they are.
+        let reclaims_space = self.basis.plan.actions.iter().any(|action| {
+            matches!(action, Action::Compact { .. } | Action::Defragment { .. } | Action::Disarm { .. })
+        });
         let creating = self.service == Service::NotBootstrapped || self.seen().order.is_some();
         let rollout = self.rollout();
         let rolling_out = rollout.is_some() && self.is_as_wanted() && !self.basis.goal.paused;
@@ -170,7 +174,7 @@ impl<'a> View<'a> {
             } else {
                 Phase::Scaling
             }
-        } else if self.is_as_wanted() && (awaits_only_quorum || !self.is_under_way()) {
+        } else if self.is_as_wanted() && (awaits_only_quorum || reclaims_space || !self.is_under_way()) {
             Phase::Running
         } else {
             Phase::Scaling

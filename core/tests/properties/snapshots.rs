@@ -435,6 +435,7 @@ fn fill(seen: &mut Observed, ordinal: usize, slot: &Slot) {
         listed: Some(3),
         hash,
         alarms,
+        space: None,
         reaches: reaches.map(|bits| (0..9).filter(|it| bits & (1 << it) != 0).map(member_id).collect()),
     };
     match voice {

@@ -12,7 +12,8 @@ use etcd_operator_core::names::ANNOTATION_OF;
 use etcd_operator_core::observed::{
     Alarm, Answer, Backup, Blocked, Claim, Cluster, ClusterId, CopyResult, Exit, FormRecord, Formed,
     LossSign, Member, MemberId, Members, Node, NodeLoss, Nodes, Observed, Order, Ordinal, Pod, Preflight,
-    PreflightState, Process, RequestedCopy, Resize, Seen, Set, Unanswered, Unread, VolumeForm,
+    PreflightState, Process, Reclaimed, RequestedCopy, Resize, Seen, Set, Space, Unanswered, Unread,
+    VolumeForm,
 };
 use etcd_operator_core::schedule::{Schedule, Window};
 use etcd_operator_core::snapshot::Snapshot;
@@ -105,6 +106,7 @@ fn understand(words: &[&str], goal: &mut Goal, seen: &mut Observed) -> Result<()
         ("preflight" | "preflights", [which, rest @ ..]) => {
             range(which, 10)?.try_for_each(|ordinal| read_preflight(Ordinal(ordinal as u8), rest, seen))
         }
+        ("reclaimed", rest) => read_reclaimed(rest, &mut seen.etcd.reclaimed),
         ("backup", [name, rest @ ..]) => read_backup(name, rest, seen),
         ("claim" | "claims", [which, rest @ ..]) => {
             range(which, 10)?.try_for_each(|ordinal| read_claim(Ordinal(ordinal as u8), rest, seen))
@@ -512,6 +514,33 @@ fn read_backup(name: &str, words: &[&str], seen: &mut Observed) -> Result<()> {
     Ok(())
 }
 
+/// `95`: megabytes of the file, of a quota of 100; `95/none` if the quota is not reported. The revision is 41, or another one:
+/// `95@50`.
+fn read_space(word: &str) -> Result<Space> {
+    let (size, revision) = word.split_once('@').unwrap_or((word, "41"));
+    let (size, quota) = size.strip_suffix("/none").map_or((size, Some(100 << 20)), |size| (size, None));
+    Ok(Space { size: number::<u64>(size)? << 20, quota, revision: number(revision)? })
+}
+
+/// What the operator remembers of an alarm.
+fn read_reclaimed(words: &[&str], reclaimed: &mut Reclaimed) -> Result<()> {
+    for word in words {
+        match word.split_once('=').unwrap_or((word, "")) {
+            ("compacted", word) => {
+                let (revision, second) = word.split_once('@').ok_or("compacted=REVISION@SECOND")?;
+                reclaimed.compacted = Some((number(revision)?, at(number(second)?)));
+            }
+            ("defragmented", ids) => {
+                let ids = ids.split(',').map(|id| hexadecimal(id).map(MemberId));
+                reclaimed.defragmented = ids.collect::<Result<_>>()?;
+            }
+            ("disarmed", second) => reclaimed.disarmed = Some(at(number(second)?)),
+            _ => return Err(format!("{word} is not understood")),
+        }
+    }
+    Ok(())
+}
+
 fn read_claim(ordinal: Ordinal, words: &[&str], seen: &mut Observed) -> Result<()> {
     seen.claims.remove(&ordinal);
     let uid = format!("claim-{ordinal}-uid");
@@ -579,6 +608,7 @@ fn read_member(id: MemberId, words: &[&str], seen: &mut Observed) -> Result<()> 
         listed: Some(3),
         hash: Some(1),
         alarms: BTreeSet::new(),
+        space: None,
         reaches: Some((0xa0..=0xaf).map(MemberId).collect()),
     };
     let (mut silent, mut unlisted, mut mute) = (false, false, false);
@@ -626,6 +656,7 @@ fn read_member(id: MemberId, words: &[&str], seen: &mut Observed) -> Result<()> 
                 let ids = ids.split(',').filter(|id| !id.is_empty()).map(|id| hexadecimal(id).map(MemberId));
                 answer.reaches = Some(ids.collect::<Result<_>>()?);
             }
+            ("space", space) => answer.space = Some(read_space(space)?),
             ("hash", "none") => answer.hash = None,
             ("hash", hash) => answer.hash = Some(number(hash)?),
             _ => return Err(format!("{word} is not understood")),

@@ -40,7 +40,7 @@ pub struct Connections(HashMap<String, Arc<Member>>);
 
 /// Who responded, with the connection.
 enum Response {
-    Etcd(Arc<Member>, EndpointStatus, Option<Result<Members, etcd::Error>>),
+    Etcd(Arc<Member>, Box<EndpointStatus>, Option<Result<Members, etcd::Error>>),
     Agent(Process, Unanswered),
     Denied,
     Nobody(String),
@@ -87,7 +87,7 @@ async fn ask_one(
         let (reply, page) = futures::join!(ask_etcd(member, names, questions.listed), page);
         let (member, mut status, list) = reply?;
         status.answer.reaches = page.map(|page| active_peers(&page, status.answer.member));
-        Ok(Response::Etcd(member, status, list))
+        Ok(Response::Etcd(member, status.into(), list))
     };
     if let Some(member) = kept
         && let Ok(reply) = asked(member).await

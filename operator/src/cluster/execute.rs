@@ -91,6 +91,9 @@ impl Executor<'_> {
             MemberChange::Remove(id) => member.remove(*id).await,
             MemberChange::EnableDowngrade(to) => member.enable_downgrade(*to).await,
             MemberChange::CancelDowngrade => member.cancel_downgrade().await,
+            MemberChange::Compact(revision) => member.compact(*revision).await,
+            MemberChange::Defragment(_) => member.defragment().await,
+            MemberChange::Disarm => member.disarm().await,
             MemberChange::Auth(step) => {
                 let secret = self.observation.objects.root_password.as_deref();
                 member.change_auth(*step, secret.and_then(|it| Password::read(it).ok())).await

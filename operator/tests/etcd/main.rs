@@ -7,6 +7,7 @@ mod judges;
 mod metrics;
 mod processes;
 mod relay;
+mod space;
 mod tls;
 
 use std::time::Duration;

@@ -30,6 +30,7 @@ pub struct Processes {
     program: PathBuf,
     version: String,
     transport: Transport,
+    options: MemberOptions,
     _alone: MutexGuard<'static, ()>,
 }
 
@@ -39,12 +40,22 @@ impl Processes {
         let program = program(version).await;
         let members = stand_in::Processes::new("etcd-reach-test").expect("a scratch directory");
         let transport = Transport::default();
-        Self { members, program, version: version.into(), transport, _alone: alone }
+        let options = MemberOptions::default();
+        Self { members, program, version: version.into(), transport, options, _alone: alone }
     }
 
     /// A cluster of so many that serves.
     pub async fn formed(version: &str, size: u8) -> Self {
         let mut cluster = Self::new(version).await;
+        let hosts: Vec<_> = (0..size).map(|ordinal| cluster.host(ordinal)).collect();
+        cluster.form(&hosts).await;
+        cluster
+    }
+
+    /// The same, with a quota of so many bytes for the database.
+    pub async fn with_quota(version: &str, size: u8, bytes: u64) -> Self {
+        let mut cluster = Self::new(version).await;
+        cluster.options.quota_backend_bytes = Some(bytes);
         let hosts: Vec<_> = (0..size).map(|ordinal| cluster.host(ordinal)).collect();
         cluster.form(&hosts).await;
         cluster
@@ -126,7 +137,7 @@ impl Processes {
             adopts: None,
             transport: self.transport,
             plain_peers: false,
-            options: MemberOptions::default(),
+            options: self.options.clone(),
         };
         let local = LocalConfig {
             name: name(ordinal),

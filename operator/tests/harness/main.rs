@@ -25,6 +25,7 @@ mod recorder;
 mod requests;
 mod restores;
 mod scenario;
+mod space;
 mod stage;
 mod steps;
 mod sweep;
@@ -68,6 +69,7 @@ fn trials() -> Vec<Trial> {
         trial("a_cluster_is_restored_with_all_its_keys_while_operators_end", restores::with_all_its_keys),
         trial("alerts_fire_for_members_that_are_down_and_clear", alerts::fire_and_clear),
         trial("dashboards_show_a_cluster_with_a_backup", dashboards::show_a_cluster),
+        trial("space_of_a_full_database_is_reclaimed", space::reclaimed),
         trial("containers_of_a_job_run_in_order_and_leave_messages", jobs::in_order),
         trial("a_job_whose_pod_is_deleted_gets_another_one", jobs::deleted),
         trial("an_init_container_that_fails_ends_the_pod_of_a_job", jobs::failed),

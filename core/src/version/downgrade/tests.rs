@@ -25,6 +25,7 @@ fn answer(text: &str) -> Answer {
         listed: None,
         hash: None,
         alarms: Default::default(),
+        space: None,
         reaches: None,
     }
 }
