@@ -101,19 +101,20 @@ pub async fn alarm(context: &Context) -> Result<()> {
     let told = |it: &EtcdCluster| {
         let available = condition_of(it, condition::AVAILABLE);
         available.is_some_and(|it| it.status == "False" && it.reason == reason::ALARM_ACTIVE)
+            && holds(it, condition::STALLED).is_some_and(|it| it.reason == reason::DATABASE_FULL)
     };
-    let seen = cluster.wait_for("the alarm is reported", told).await?;
+    let seen = cluster.wait_for("the alarm is reported, and that the data needs the quota", told).await?;
     let ready = unready(&seen).context("it is ready although it rejects writes")?;
     ensure!(ready.message.contains("NOSPACE on kv-0"), "not named: {}", ready.message);
     context.step(ready.message.clone());
 
     let etcdctl = ["--namespace", &cluster.namespace, "exec", "kv-0", "--container", "etcd", "--", "etcdctl"];
+    let ask = async |words: &[&str]| context.kubectl().run(&[&etcdctl[..], words].concat()).await;
+    // A deletion is a write, which etcd takes in spite of the alarm. The operator has compacted what was before.
+    ask(&["del", "fill/", "--prefix"]).await?;
     let revision = cluster.revision().await?.to_string();
-    for words in
-        [&["del", "fill/", "--prefix"][..], &["compaction", &revision], &["defrag"], &["alarm", "disarm"]]
-    {
-        // A deletion is a write, which etcd takes in spite of the alarm.
-        context.kubectl().run(&[&etcdctl[..], words].concat()).await?;
+    for words in [&["compaction", &revision][..], &["defrag"], &["alarm", "disarm"]] {
+        ask(words).await?;
     }
     cluster.wait_for("it is ready again", |it| holds(it, condition::READY).is_some()).await?;
     Ok(())
