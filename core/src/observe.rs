@@ -173,7 +173,7 @@ impl Objects {
     pub fn questions(&self, goal: &Goal, memory: &Memory, now: Timestamp) -> Questions {
         let Cluster { deleting, formed, .. } = cluster(&self.cluster);
         let hash = goal.size == 0 && goal.on_stop == OnStop::Retain && !deleting;
-        let rolls = || self.is_rolling(goal) || self.trusts_differ(memory);
+        let rolls = || self.is_rolling(goal) || self.trusts_differ(memory) || memory.is_database_full();
         let links =
             formed.is_some() && !deleting && (goal.size < self.replicas() || self.loses_node(now) || rolls());
         Questions { listed: formed.is_none(), hash, links }

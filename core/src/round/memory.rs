@@ -130,6 +130,11 @@ impl Memory {
         ages.filter_map(|age| UNTIL_NAMES_SPREAD.checked_sub(age)).filter(|rest| !rest.is_zero()).min()
     }
 
+    /// Whether etcd rejected writes when it was observed last, so that leadership might move before the leader is defragmented.
+    pub(crate) fn is_database_full(&self) -> bool {
+        self.space.is_full
+    }
+
     /// What etcd answered about its authentication, if it was asked, and which version of which Secret has the password of
     /// root.
     pub fn note_auth(

@@ -10,6 +10,8 @@ use crate::plan::Action;
 
 #[derive(Clone, Debug, Default)]
 pub struct Space {
+    /// Whether the alarm was active in the last observation.
+    pub is_full: bool,
     compacted: Option<(i64, Option<Timestamp>)>,
     defragmented: BTreeSet<MemberId>,
     disarming: bool,
@@ -36,6 +38,7 @@ impl Space {
             let disarmed = self.disarming.then_some(seen.now);
             *self = Self { disarmed: disarmed.or(self.disarmed), ..Self::default() };
         }
+        self.is_full = is_active;
         if let Some((_, at)) = &mut self.compacted {
             at.get_or_insert(seen.now);
         }

@@ -275,7 +275,9 @@ fn what_was_done_about_a_full_database_is_remembered_until_the_alarm_is_over_als
         round.memory.note_silence(&mut seen);
         seen.etcd.reclaimed
     };
+    assert!(!round.memory.is_database_full());
     assert_eq!(reclaimed(&mut round, true, 10), Reclaimed::default());
+    assert!(round.memory.is_database_full(), "members are asked whom they reach");
     round.stepped(&Action::Compact { revision: 41, cluster: CLUSTER }, Outcome::Done);
     let at = |second| Timestamp::from_second(second).expect("a time");
     assert_eq!(reclaimed(&mut round, true, 20).compacted, Some((41, at(20))));
@@ -287,6 +289,7 @@ fn what_was_done_about_a_full_database_is_remembered_until_the_alarm_is_over_als
     assert_eq!(reclaimed(&mut round, true, 50).disarmed, None, "it is still active");
     let expected = Reclaimed { disarmed: Some(at(60)), ..Reclaimed::default() };
     assert_eq!(reclaimed(&mut round, false, 60), expected);
+    assert!(!round.memory.is_database_full());
     assert_eq!(reclaimed(&mut round, true, 70), expected, "another alarm");
     // Another compaction makes another defragmentation worth it.
     round.stepped(&Action::Defragment { member: MemberId(0xa1), cluster: CLUSTER }, Outcome::Done);
