@@ -290,7 +290,8 @@ async fn a_cluster_whose_data_was_replaced_does_not_continue_its_chain() {
     for number in 0..9 {
         client.put(format!("other-{number}"), "x", None).await.expect("written");
     }
-    let message = world.place.refused(&ARCHIVE, Reason::ChainBroken).await;
+    let refused = world.place.refused(&ARCHIVE, Reason::ChainBroken);
+    let message = tokio::time::timeout(Duration::from_secs(60), refused).await.expect("it ends");
     assert!(message.contains("revision 6 of etcd is not the one that the archive has"), "{message}");
 }
 
