@@ -105,8 +105,8 @@ test: deps ## Check and test: verify, all tests, the smoke part of e2e; ALL=1 re
 verify: deps ## Check without writing: format, lints, dependencies, generated files, links
 	cargo fmt --all --check
 	cargo clippy -q --locked --workspace --all-targets -- -D warnings
-	$(call build_programs,etcd-operator)
-	@hack/generated check $(programs)/etcd-operator
+	$(call build_programs,generate)
+	@hack/generated check $(programs)/generate
 	@unformatted=$$($(gofmt) -l); [ -z "$$unformatted" ] || { echo "not as gofmt wants it: $$unformatted" >&2; exit 1; }
 	cargo test -q --locked -p etcd-operator-tidy
 
@@ -114,7 +114,7 @@ verify: deps ## Check without writing: format, lints, dependencies, generated fi
 fix: deps ## Write what verify would complain about: format, simple lints, generated files
 	cargo clippy -q --fix --allow-dirty --allow-staged --workspace --all-targets
 	cargo fmt --all
-	cargo build -q --workspace --bin etcd-operator && hack/generated write $(programs)/etcd-operator
+	cargo build -q --workspace --bin generate && hack/generated write $(programs)/generate
 	$(gofmt) -w
 
 .PHONY: e2e

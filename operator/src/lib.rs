@@ -21,6 +21,7 @@ mod kind;
 pub mod lease;
 pub mod metrics;
 pub mod nodes;
+pub mod output;
 pub mod reach;
 mod restores;
 mod rounds;

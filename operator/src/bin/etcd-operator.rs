@@ -1,6 +1,5 @@
-//! Runs the operator, replays observations of it, or prints the CustomResourceDefinitions and their reference.
+//! Runs the operator, or replays observations of it.
 
-use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -8,14 +7,13 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, ensure};
 use clap::{Args, Parser, Subcommand};
 use etcd_operator::controller::{self, Settings};
-use etcd_operator::dashboards::Dashboard;
 use etcd_operator::lease::{self, Election};
 use etcd_operator::metrics::server::{Protection, Source};
 use etcd_operator::metrics::{self, Metrics};
 use etcd_operator::reach::Reach;
 use etcd_operator::scope::Scope;
 use etcd_operator::supervisor::PlantedPanic;
-use etcd_operator::{alerts, api_reference, client, crds, dashboards, environment, http, telemetry};
+use etcd_operator::{client, environment, http, output, telemetry};
 use etcd_operator_core::snapshot::Snapshot;
 use futures::FutureExt;
 use kube::{Client, Config};
@@ -32,22 +30,6 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Print the alerts, as rules for Prometheus or as an index of runbooks
-    Alerts {
-        #[arg(value_enum)]
-        format: AlertsAs,
-    },
-    /// Print the API reference as Markdown
-    ApiReference,
-    /// Print the CustomResourceDefinitions as YAML
-    Crds,
-    /// Print a dashboard for Grafana as JSON
-    Dashboard {
-        #[arg(value_parser = dashboard)]
-        name: &'static Dashboard,
-    },
-    /// Print the list of metrics as Markdown
-    MetricsReference,
     /// Print what observations in the operator's log mean, and the plan for each
     Replay {
         /// The log or a part of it, or `-` for standard input
@@ -55,21 +37,6 @@ enum Command {
     },
     /// Run the operator
     Run(Run),
-}
-
-fn dashboard(name: &str) -> Result<&'static Dashboard, String> {
-    let found = dashboards::ALL.into_iter().find(|it| it.name == name);
-    found.ok_or_else(|| format!("the dashboards are {}", dashboards::ALL.map(|it| it.name).join(", ")))
-}
-
-#[derive(Clone, Copy, clap::ValueEnum)]
-enum AlertsAs {
-    /// A file for `rule_files` of Prometheus
-    Rules,
-    /// An object for the Prometheus operator
-    PrometheusRule,
-    /// The index of docs/runbooks, as Markdown
-    Index,
 }
 
 #[derive(Args)]
@@ -135,16 +102,7 @@ enum Readers {
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
-        Command::Alerts { format } => print(&match format {
-            AlertsAs::Rules => alerts::render::rules(),
-            AlertsAs::PrometheusRule => alerts::render::prometheus_rule(),
-            AlertsAs::Index => alerts::render::index(),
-        }),
-        Command::ApiReference => print(&api_reference::markdown()),
-        Command::Crds => crds::yaml().map_err(Into::into).and_then(|yaml| print(&yaml)),
-        Command::Dashboard { name } => print(&dashboards::render::file(name)),
-        Command::MetricsReference => print(&metrics::reference::markdown()),
-        Command::Replay { file } => replay(&file).and_then(|text| print(&text)),
+        Command::Replay { file } => replay(&file).and_then(|text| output::print(&text)),
         Command::Run(options) => run(options),
     };
     match result {
@@ -184,14 +142,6 @@ fn replay(file: &Path) -> Result<String> {
         file.display()
     );
     Ok(replayed.join("\n"))
-}
-
-fn print(text: &str) -> Result<()> {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        // Whoever reads has seen enough, as in `crds | head`.
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        written => written.context("cannot write to standard output"),
-    }
 }
 
 // One thread is enough: a round waits far more than it computes.
