@@ -49,7 +49,9 @@ impl View<'_> {
             .iter()
             .map(|alarm| format!("{} on {}", alarm.kind, self.known_name(alarm.member)))
             .collect();
+        let is_refused = self.basis.plan.refusals.iter().any(|it| matches!(it, Refusal::DatabaseFull { .. }));
         let way_out = match alarms.iter().all(|alarm| alarm.kind == Alarm::NOSPACE) {
+            true if is_refused => "etcd rejects writes: see condition Stalled",
             true => "etcd rejects writes until the operator has reclaimed space",
             false => "etcd rejects requests: remove the cause, then run etcdctl alarm disarm",
         };
