@@ -55,7 +55,6 @@ fn trials() -> Vec<Trial> {
         trial("scale_with_every_effect_hit", || sweep::each_variant(sweep::SCALE)),
         trial("roll_with_every_effect_hit", || sweep::each_variant(sweep::ROLL)),
         trial("grow_with_every_effect_hit", || sweep::each_variant(sweep::GROW)),
-        trial("move_with_every_effect_hit", || sweep::each_variant(sweep::MOVE)),
         trial("auth_with_every_effect_hit", || sweep::each_variant(sweep::AUTH)),
         trial("authentication_is_enabled_while_clients_write", auth::life),
         trial("authentication_that_somebody_enabled_by_hand_is_reported_and_disabled", auth::by_hand)

@@ -132,7 +132,7 @@ pub const GROW: Scenario = Scenario {
     ..Scenario::new("grow 3", &[Step::Size(3), Step::Volumes(r#"{"storage": {"size": "20Gi"}}"#, GROWN)])
 };
 /// Every member is replaced.
-pub const MOVE: Scenario = Scenario {
+const MOVE: Scenario = Scenario {
     setup: 1,
     keeps_serving: true,
     ..Scenario::new(
