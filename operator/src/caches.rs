@@ -66,12 +66,12 @@ pub struct Caches {
     pub job_pods: Stores<Pod>,
 }
 
-/// Who is told that something of a cluster, a backup or a restore has changed. Nobody, while another operator leads.
+/// Receives the key of a cluster, a backup or a restore when something of it changes. Closed while another operator leads.
 #[derive(Clone, Default)]
 pub struct Wakes(Arc<Mutex<Option<UnboundedSender<Key>>>>);
 
 impl Wakes {
-    /// Whoever listened before is told nothing any more.
+    /// A receiver from before gets nothing any more.
     pub fn listen(&self) -> UnboundedReceiver<Key> {
         let (sender, receiver) = unbounded_channel();
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(sender);

@@ -91,7 +91,7 @@ fn a_snapshot_of_every_version_becomes_a_member_with_the_id_that_was_computed_an
         assert_eq!(restored.revision, 5, "{version}");
         assert_eq!(restored.served_revision, 5 + 1_000_000, "{version}");
         assert!(!cluster.volume(RESTORED).join(DIRECTORY).exists(), "the snapshot takes room");
-        // Whose result was lost is told it again, and nothing changes.
+        // An attempt whose result was lost reports it again, and nothing changes.
         let log = fs::read_dir(data(&cluster).join("member/wal")).expect("a log").count();
         assert_eq!(Run::of(&cluster, &restoration).restored(), restored);
         assert_eq!(fs::read_dir(data(&cluster).join("member/wal")).expect("a log").count(), log);
@@ -103,7 +103,7 @@ fn a_snapshot_of_every_version_becomes_a_member_with_the_id_that_was_computed_an
         assert_eq!(revision(&cluster), restored.served_revision, "{version}");
         let member = cluster.member_id(RESTORED, RESTORED);
         assert_eq!(member, restoration.member_id().to_string(), "{version}");
-        // What was before the restore counts as compacted, so whoever watches from there notices.
+        // What precedes the restore counts as compacted, so a watch that continues from there is cancelled.
         let ended = Command::new(cluster.programs.join("etcdctl"))
             .args(["--endpoints", &format!("http://{}:2379", cluster.host(RESTORED)), "get", "a", "--rev=3"])
             .output()
