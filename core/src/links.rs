@@ -6,8 +6,8 @@ use crate::observed::MemberId;
 
 const METRIC: &str = "etcd_network_active_peers{";
 
-/// etcd dials each peer again and again until it succeeds, and this metric has how the last attempt ended. A member is missing until the
-/// first one succeeds, and one that was removed can stay.
+/// etcd dials each peer again and again until it succeeds, and this metric has how the attempt ended that ended last: a failure
+/// can come after a success and stay. A member is missing until the first attempt succeeds, and one that was removed can stay.
 pub fn active_peers(page: &str, member: MemberId) -> BTreeSet<MemberId> {
     page.lines()
         .filter_map(|line| line.strip_prefix(METRIC))
