@@ -14,7 +14,11 @@ struct Built {
 
 impl Built {
     fn new(name: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("hack-tests-{}-{name}", std::process::id()));
+        Self::of_crate(name, "some-crate")
+    }
+
+    fn of_crate(name: &str, of: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("hack-tests-{}-{name}", std::process::id())).join(of);
         std::fs::create_dir_all(folder.join("deps")).expect("a folder");
         Self { folder, messages: String::new() }
     }
@@ -51,7 +55,7 @@ impl Built {
 
 impl Drop for Built {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.folder);
+        let _ = self.folder.parent().map(std::fs::remove_dir_all);
     }
 }
 
@@ -86,6 +90,15 @@ fn arguments_reach_the_programs() {
         Built::new("arguments").program("test", "etcd", "echo \"test result: ok. $# passed\"; test $1 = one");
     let output = built.run(&["one", "two"]);
     assert!(output.status.success() && said(&output).contains("/etcd, 2 passed"), "{}", said(&output));
+}
+
+#[test]
+fn the_harness_runs_in_parts_and_each_is_needed() {
+    let script = "echo \"test result: ok. part $TEST_PART; 1 passed\"; test $TEST_PART != 2/2";
+    let output = Built::of_crate("parts", "operator").program("test", "harness", script).run(&[]);
+    let (text, failed) = (said(&output), String::from_utf8_lossy(&output.stderr).into_owned());
+    assert!(text.contains("ok") && text.contains("operator/harness 1/2"), "{text}");
+    assert!(!output.status.success() && failed.contains("operator/harness 2/2"), "{failed}");
 }
 
 #[test]

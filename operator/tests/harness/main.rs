@@ -116,6 +116,17 @@ fn trials() -> Vec<Trial> {
     trials
 }
 
+/// Every second one in part 1/2, which `hack/tests` runs beside part 2/2.
+fn part_of(trials: Vec<Trial>) -> Vec<Trial> {
+    let Ok(wanted) = std::env::var("TEST_PART") else { return trials };
+    let number = |text: &str| text.parse::<usize>().expect("TEST_PART is like 1/2");
+    let (part, count) =
+        wanted.split_once('/').map(|(part, count)| (number(part), number(count))).expect("it has a /");
+    assert!((1..=count).contains(&part), "TEST_PART is like 1/2");
+    let numbered = trials.into_iter().zip((1..=count).cycle());
+    numbered.filter(|(_, it)| *it == part).map(|(trial, _)| trial).collect()
+}
+
 fn trial(name: &str, test: impl FnOnce() + Send + 'static) -> Trial {
     Trial::test(name, move || {
         test();
@@ -125,9 +136,9 @@ fn trial(name: &str, test: impl FnOnce() + Send + 'static) -> Trial {
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
-    // One world, one after the other: two cores do not keep time for more.
+    // One world, one after the other.
     arguments.test_threads = Some(1);
-    let trials = trials();
+    let trials = part_of(trials());
     let runs = |trial: &Trial| !arguments.is_filtered_out(trial) && !arguments.is_ignored(trial);
     if !arguments.list && !inside::is() && trials.iter().any(runs) {
         let needs_cert_manager = trials.iter().any(|it| it.name() == cert_manager::TRIAL && runs(it));
