@@ -159,7 +159,14 @@ pub struct ForRestore {
 #[tokio::main(worker_threads = 2)]
 async fn main() -> ExitCode {
     let Arguments { inputs, result, verb } = Arguments::parse();
-    let outcome = run(inputs.as_deref(), verb).await;
+    let outcome = match verb {
+        // It has no result to report, except a failure.
+        Verb::Install { directory } => match install::install(&directory) {
+            Ok(()) => return ExitCode::SUCCESS,
+            Err(error) => Err(error),
+        },
+        verb => run(inputs.as_deref(), verb).await,
+    };
     let code = outcome.as_ref().map_or_else(|error| error.reason().exit_code(), |_| 0);
     if let Err(error) = &outcome {
         eprintln!("etcd-backup: {error}");
@@ -184,9 +191,6 @@ async fn main() -> ExitCode {
 }
 
 async fn run(file: Option<&Path>, verb: Verb) -> Result<Done, Error> {
-    if let Verb::Install { directory } = &verb {
-        return install::install(directory);
-    }
     let inputs = inputs(file)?;
     if let Verb::Take = verb {
         return take::take(&inputs, interrupted()).await;
@@ -209,7 +213,7 @@ async fn others(inputs: &Inputs, verb: Verb) -> Result<Done, Error> {
     match verb {
         Verb::Probe => probe::probe(&store, inputs).await,
         Verb::Take | Verb::Archive { .. } => unreachable!("it handles interrupts itself"),
-        Verb::Install { .. } => unreachable!("it needs no inputs"),
+        Verb::Install { .. } => unreachable!("it has no inputs"),
         Verb::Clusters => copies::clusters(&store).await,
         Verb::List { before } => copies::list(&store, &layout()?, before.as_ref()).await,
         Verb::Verify { name, identity } => {

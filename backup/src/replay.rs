@@ -16,9 +16,10 @@ use etcd_operator_core::backup::Word;
 use etcd_operator_core::backup::chain::Follower;
 use etcd_operator_core::backup::inputs::Inputs;
 use etcd_operator_core::backup::layout::Layout;
-use etcd_operator_core::backup::manifest::Encryption;
+use etcd_operator_core::backup::manifest::{Encryption, Manifest};
 use etcd_operator_core::backup::report::{Done, Summary};
 use etcd_operator_core::backup::restorable;
+use etcd_operator_core::backup::segment::Segment;
 use jiff::Timestamp;
 
 use crate::decode::{Identities, identities};
@@ -67,21 +68,11 @@ pub async fn replay(
     let Plan { manifest, revision, path } =
         plan::plan(store, &segments, options.target, &inputs.retention.damaged, of_segments.as_ref()).await?;
     let copy = Summary::from(&manifest);
-    let ForRestore { for_etcd, unless_exists, highest } = &options.restore;
-    if unless_exists.as_ref().is_some_and(|file| file.exists()) {
+    if options.restore.unless_exists.as_ref().is_some_and(|file| file.exists()) {
         return Ok(Done::Replay { replayed: revision - copy.revision.lowest, copy, revision });
     }
-    if let Some(version) = for_etcd {
-        let content = path.iter().map(|it| it.body.content_bytes).sum();
-        restore::prepare(
-            &manifest,
-            version,
-            &options.output,
-            restorable::room_to_replay(&manifest, content),
-        )?;
-        scratch::Directory::remove(&options.scratch)?;
-    }
-    if let Some(file) = highest {
+    prepare(options, &manifest, &path)?;
+    if let Some(file) = &options.restore.highest {
         restore::write_highest(store, layout, file).await?;
     }
     if restorable::has_exactly(&manifest, revision) {
@@ -125,6 +116,15 @@ pub async fn replay(
     save(&mut scratch, &output).await?;
     output.complete()?;
     Ok(Done::Replay { copy, revision, replayed: revision - begin })
+}
+
+/// For a restore: what can be checked before anything is written, and what an earlier attempt has left.
+fn prepare(options: &Options, manifest: &Manifest, path: &[Segment]) -> Result<(), Error> {
+    let Some(version) = &options.restore.for_etcd else { return Ok(()) };
+    let content = path.iter().map(|it| it.body.content_bytes).sum();
+    let room = restorable::room_to_replay(manifest, content);
+    restore::prepare(manifest, version, &options.output, room)?;
+    scratch::Directory::remove(&options.scratch)
 }
 
 async fn save(scratch: &mut Scratch, output: &Partial) -> Result<(), Error> {

@@ -176,8 +176,7 @@ fn done_after(done: Option<&Done>) -> Option<Done> {
         Some(Done::Prune { .. }) => Done::Fetch { copy },
         Some(Done::Fetch { .. }) => Done::Archive { archived: 1300, segments: 5, copy_due: false },
         Some(Done::Archive { .. }) => Done::Replay { copy, revision: 1250, replayed: 46 },
-        Some(Done::Replay { .. }) => Done::Install,
-        Some(Done::Install) => return None,
+        Some(Done::Replay { .. }) => return None,
     })
 }
 

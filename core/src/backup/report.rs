@@ -77,7 +77,6 @@ pub enum Done {
     Fetch {
         copy: Summary,
     },
-    Install,
     /// The archiver was ended by a signal.
     Archive {
         /// The last revision that is stored.

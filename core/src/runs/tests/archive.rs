@@ -458,7 +458,7 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, rng_seed: RngSeed::Fixed(60), ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, rng_seed: RngSeed::Fixed(60), ..ProptestConfig::default() })]
 
     /// There is one archiver or a reason, whatever happens; none is left that is not wanted; and when everything works, it archives.
     #[test]
