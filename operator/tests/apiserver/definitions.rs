@@ -71,7 +71,7 @@ pub async fn people_find_the_kinds_and_their_help() {
     }
     for (short, titles) in [
         ("etcd", "PHASE SIZE READY VERSION AGE"),
-        ("etcdbackup", "PHASE CLUSTER STORAGE SIZE LAST NEXT AGE"),
+        ("etcdbackup", "PHASE CLUSTER STORAGE SIZE LAST NEXT ARCHIVED AGE"),
         ("etcdrestore", "PHASE BACKUP CLUSTER TYPE AGE"),
     ] {
         let shown = kubectl(&api, &["-n", &namespace, "get", short]).await;
