@@ -10,7 +10,7 @@ use std::process::{Command, Output, Stdio};
 
 use etcd_operator_core::agent::path;
 use etcd_operator_core::agent::restoration::{
-    DIRECTORY, RESULT, Restoration, Restored, SNAPSHOT, SnapshotStatus, VARIABLE,
+    DIRECTORY, HIGHEST, RESULT, Restoration, Restored, SNAPSHOT, SnapshotStatus, VARIABLE,
 };
 use etcd_operator_core::agent::{Protocol, environment};
 use etcd_operator_core::start::{Identity, Volume};
@@ -63,6 +63,9 @@ fn onto(root: &Path, restoration: &Restoration) -> Result<Restored, Error> {
     remove(&data)?;
     let SnapshotStatus { revision, total_size } = status(&snapshot)?;
     log::info("restoring", &[("revision", &revision.to_string()), ("bytes", &total_size.to_string())]);
+    let highest = read_if_there(&work.join(HIGHEST));
+    let highest = highest.map_err(|source| Error::Write { path: work.join(HIGHEST), source })?;
+    let restoration = &restoration.above(revision, highest.and_then(|text| text.trim().parse().ok()));
     let arguments = restoration.arguments(&snapshot.display().to_string(), &data.display().to_string());
     run("snapshot restore", &arguments)?;
     sync_all_below(&data).map_err(|source| Error::Write { path: data.clone(), source })?;

@@ -4,6 +4,7 @@
 //! followed anew, and a segment is stored only if none has its name: so an archiver can be killed at any time, and two at once
 //! store one chain.
 
+mod endpoint;
 mod filling;
 mod progress;
 mod session;
@@ -18,13 +19,15 @@ use etcd_operator_core::backup::chain::{Compacted, Start, after_compaction, need
 use etcd_operator_core::backup::inputs::Inputs;
 use etcd_operator_core::backup::report::Done;
 use jiff::Timestamp;
+use tokio::task::JoinSet;
 
 use crate::error::Error;
 use crate::segments::Segments;
 use crate::store::Store;
 use crate::{copies, encode, probe};
+use endpoint::Endpoint;
 use filling::End;
-use progress::Progress;
+use progress::{Progress, Shared};
 use session::{Ended, Session};
 
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -59,6 +62,10 @@ pub async fn archive(
     interrupted: impl Future<Output = ()>,
 ) -> Result<Done, Error> {
     tokio::pin!(interrupted);
+    let (shared, mut serving) = (Shared::default(), JoinSet::new());
+    if let Some(endpoint) = Endpoint::from_environment()? {
+        endpoint.serve(&shared, &mut serving);
+    }
     let missing = || Error::Configuration("etcd is missing: give the endpoints of the cluster".into());
     inputs.etcd.as_ref().ok_or_else(missing)?;
     let recipients = encode::recipients(&inputs.recipients)?;
@@ -77,7 +84,7 @@ pub async fn archive(
         recipients,
         flush_interval: options.flush_interval,
         patience: options.patience,
-        progress: Progress::new(options.status),
+        progress: Progress::new(options.status, shared),
         end: End::copy(0),
         copy: 0,
         count: 0,
@@ -110,7 +117,7 @@ impl Archive {
                 Ended::Compacted(revision) => compacted = Some(revision),
                 Ended::Taken => self.progress.say("another archiver continues the chain"),
                 Ended::Lost(error) if self.last_success.elapsed() > self.patience => return Err(error),
-                Ended::Lost(error) => self.progress.say_once(&format!("{error}; retrying")),
+                Ended::Lost(error) => self.progress.failed(&error),
             }
             tokio::select! {
                 () = tokio::time::sleep(RETRY_AFTER) => {}
@@ -164,8 +171,9 @@ impl Archive {
         self.end = end;
         self.count += 1;
         self.last_success = Instant::now();
-        if let Some(confirmed) = confirmed {
-            self.progress.confirmed(confirmed);
+        match confirmed {
+            Some(confirmed) => self.progress.confirmed(confirmed),
+            None => self.progress.stored(),
         }
         self.progress.report(&self.end, self.copy, true);
     }

@@ -7,6 +7,7 @@ mod decode;
 mod encode;
 mod error;
 mod etcd;
+mod install;
 mod probe;
 mod read;
 mod record;
@@ -29,6 +30,7 @@ use etcd_operator_core::backup::FormatVersion;
 use etcd_operator_core::backup::inputs::{INPUTS_VARIABLE, Inputs};
 use etcd_operator_core::backup::layout::CopyName;
 use etcd_operator_core::backup::report::{Done, Failure, Outcome, Report, Summary};
+use etcd_operator_core::backup::restorable;
 use jiff::Timestamp;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -121,7 +123,11 @@ enum Verb {
         /// A file with the age identity of encrypted copies and segments
         #[arg(long)]
         identity: Option<PathBuf>,
+        #[command(flatten)]
+        restore: ForRestore,
     },
+    /// Copy this program to a directory
+    Install { directory: PathBuf },
     /// Write the snapshot of a copy to a file
     Fetch {
         /// Default: the newest copy
@@ -138,22 +144,29 @@ enum Verb {
 
 /// For a restore into a new member.
 #[derive(clap::Args)]
-struct ForRestore {
-    /// Fetch the copy that has exactly this revision
-    #[arg(long, conflicts_with = "name")]
-    revision: Option<i64>,
-    /// Fetch only what this version of etcd can use, if the volume has room for the restore, and replace the file
+pub struct ForRestore {
+    /// Only what this version of etcd can use, if the volume has room for the restore. Replaces what an earlier attempt left
     #[arg(long)]
-    for_etcd: Option<String>,
-    /// Fetch nothing if this file exists
+    pub for_etcd: Option<String>,
+    /// Write nothing if this file exists
     #[arg(long)]
-    unless_exists: Option<PathBuf>,
+    pub unless_exists: Option<PathBuf>,
+    /// A file that gets the highest revision that copies and archive have
+    #[arg(long)]
+    pub highest: Option<PathBuf>,
 }
 
 #[tokio::main(worker_threads = 2)]
 async fn main() -> ExitCode {
     let Arguments { inputs, result, verb } = Arguments::parse();
-    let outcome = run(inputs.as_deref(), verb).await;
+    let outcome = match verb {
+        // It has no result to report, except a failure.
+        Verb::Install { directory } => match install::install(&directory) {
+            Ok(()) => return ExitCode::SUCCESS,
+            Err(error) => Err(error),
+        },
+        verb => run(inputs.as_deref(), verb).await,
+    };
     let code = outcome.as_ref().map_or_else(|error| error.reason().exit_code(), |_| 0);
     if let Err(error) = &outcome {
         eprintln!("etcd-backup: {error}");
@@ -200,6 +213,7 @@ async fn others(inputs: &Inputs, verb: Verb) -> Result<Done, Error> {
     match verb {
         Verb::Probe => probe::probe(&store, inputs).await,
         Verb::Take | Verb::Archive { .. } => unreachable!("it handles interrupts itself"),
+        Verb::Install { .. } => unreachable!("it has no inputs"),
         Verb::Clusters => copies::clusters(&store).await,
         Verb::List { before } => copies::list(&store, &layout()?, before.as_ref()).await,
         Verb::Verify { name, identity } => {
@@ -209,27 +223,28 @@ async fn others(inputs: &Inputs, verb: Verb) -> Result<Done, Error> {
         }
         Verb::Delete { names } => copies::delete(&store, &layout()?, &names).await,
         Verb::Prune => copies::prune(&store, &layout()?, inputs).await,
-        Verb::Replay { to_revision, to_time, output, scratch, etcd, etcdutl, identity } => {
+        Verb::Replay { to_revision, to_time, output, scratch, etcd, etcdutl, identity, restore } => {
             let target = match (to_revision, to_time) {
                 (Some(revision), _) => Target::Revision(revision),
                 (None, Some(time)) => Target::Time(time),
                 (None, None) => unreachable!("one of them is required"),
             };
-            let options = replay::Options { target, output, identity, scratch, etcd, etcdutl };
-            replay::replay(&store, &layout()?, inputs, &options).await
+            let layout = restore::layout(&store, inputs).await?;
+            let options = replay::Options { target, output, identity, scratch, etcd, etcdutl, restore };
+            replay::replay(&store, &layout, inputs, &options).await
         }
         Verb::Fetch { name, output, identity, restore } => {
             let identities = identity.as_deref().map(identities).transpose()?;
             let layout = restore::layout(&store, inputs).await?;
-            let manifest = match restore.revision {
-                Some(revision) => restore::with_revision(&store, &layout, revision).await?,
-                None => copies::find(&store, &layout, name.as_ref()).await?,
-            };
-            if restore.unless_exists.is_some_and(|file| file.exists()) {
+            let manifest = copies::find(&store, &layout, name.as_ref()).await?;
+            if restore.unless_exists.as_ref().is_some_and(|file| file.exists()) {
                 return Ok(Done::Fetch { copy: Summary::from(&manifest) });
             }
             if let Some(version) = &restore.for_etcd {
-                restore::prepare(&manifest, version, &output)?;
+                restore::prepare(&manifest, version, &output, restorable::room(&manifest))?;
+            }
+            if let Some(file) = &restore.highest {
+                restore::write_highest(&store, &layout, file).await?;
             }
             read::fetch(&store, &layout, manifest, identities, &output).await
         }

@@ -16,8 +16,10 @@ use etcd_operator_core::backup::Word;
 use etcd_operator_core::backup::chain::Follower;
 use etcd_operator_core::backup::inputs::Inputs;
 use etcd_operator_core::backup::layout::Layout;
-use etcd_operator_core::backup::manifest::Encryption;
+use etcd_operator_core::backup::manifest::{Encryption, Manifest};
 use etcd_operator_core::backup::report::{Done, Summary};
+use etcd_operator_core::backup::restorable;
+use etcd_operator_core::backup::segment::Segment;
 use jiff::Timestamp;
 
 use crate::decode::{Identities, identities};
@@ -28,6 +30,7 @@ use crate::record::{Change, Record, records, unpack};
 use crate::segments::{Segments, Stored};
 use crate::snapshot::TrailingHash;
 use crate::store::Store;
+use crate::{ForRestore, restore};
 use plan::Plan;
 use scratch::Scratch;
 
@@ -50,6 +53,7 @@ pub struct Options {
     pub scratch: PathBuf,
     pub etcd: PathBuf,
     pub etcdutl: PathBuf,
+    pub restore: ForRestore,
 }
 
 pub async fn replay(
@@ -60,15 +64,27 @@ pub async fn replay(
 ) -> Result<Done, Error> {
     let keys = || options.identity.as_deref().map(identities).transpose();
     let (of_copy, of_segments) = (keys()?, keys()?);
-    let output = Partial::create(&options.output)?;
     let segments = Segments::new(store, layout.clone());
     let Plan { manifest, revision, path } =
         plan::plan(store, &segments, options.target, &inputs.retention.damaged, of_segments.as_ref()).await?;
+    let copy = Summary::from(&manifest);
+    if options.restore.unless_exists.as_ref().is_some_and(|file| file.exists()) {
+        return Ok(Done::Replay { replayed: revision - copy.revision.lowest, copy, revision });
+    }
+    prepare(options, &manifest, &path)?;
+    if let Some(file) = &options.restore.highest {
+        restore::write_highest(store, layout, file).await?;
+    }
+    if restorable::has_exactly(&manifest, revision) {
+        read::fetch(store, layout, manifest, of_copy, &options.output).await?;
+        return Ok(Done::Replay { copy, revision, replayed: 0 });
+    }
+    let output = Partial::create(&options.output)?;
     eprintln!("replaying copy {} and {} segments up to revision {revision}", manifest.name, path.len());
     let directory = scratch::Directory::create(&options.scratch)?;
-    let copy = directory.file("copy.db");
-    read::fetch(store, layout, manifest.clone(), of_copy, &copy).await?;
-    let mut scratch = Scratch::start(options, directory, &copy).await?;
+    let file = directory.file("copy.db");
+    read::fetch(store, layout, manifest.clone(), of_copy, &file).await?;
+    let mut scratch = Scratch::start(options, directory, &file).await?;
     let begin = scratch.begin;
     if begin > revision || begin < manifest.revision.lowest {
         return Err(Error::Damaged(format!(
@@ -99,7 +115,16 @@ pub async fn replay(
     }
     save(&mut scratch, &output).await?;
     output.complete()?;
-    Ok(Done::Replay { copy: Summary::from(&manifest), revision, replayed: revision - begin })
+    Ok(Done::Replay { copy, revision, replayed: revision - begin })
+}
+
+/// For a restore: what can be checked before anything is written, and what an earlier attempt has left.
+fn prepare(options: &Options, manifest: &Manifest, path: &[Segment]) -> Result<(), Error> {
+    let Some(version) = &options.restore.for_etcd else { return Ok(()) };
+    let content = path.iter().map(|it| it.body.content_bytes).sum();
+    let room = restorable::room_to_replay(manifest, content);
+    restore::prepare(manifest, version, &options.output, room)?;
+    scratch::Directory::remove(&options.scratch)
 }
 
 async fn save(scratch: &mut Scratch, output: &Partial) -> Result<(), Error> {

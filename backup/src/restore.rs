@@ -12,10 +12,8 @@ use etcd_operator_core::version::Version;
 
 use crate::copies;
 use crate::error::Error;
+use crate::segments::Segments;
 use crate::store::Store;
-
-/// How many copies an error names.
-const NAMED: usize = 4;
 
 /// Of the cluster of the inputs, or of the only one in the store.
 pub async fn layout(store: &Store, inputs: &Inputs) -> Result<Layout, Error> {
@@ -41,26 +39,24 @@ pub async fn layout(store: &Store, inputs: &Inputs) -> Result<Layout, Error> {
     }
 }
 
-/// The newest copy that has this revision and no other.
-pub async fn with_revision(store: &Store, layout: &Layout, revision: i64) -> Result<Manifest, Error> {
-    let mut manifests = copies::manifests(store, layout).await?;
-    if let Some(found) = manifests.iter().rev().find(|it| restorable::has_exactly(it, revision)) {
-        return Ok(found.clone());
+/// The highest revision that is known of the cluster, into a file: a restored cluster has to begin above it.
+pub async fn write_highest(store: &Store, layout: &Layout, file: &Path) -> Result<(), Error> {
+    let copies = copies::manifests(store, layout).await?;
+    let of_copies = copies.iter().map(|it| it.revision.highest).max();
+    let segments = Segments::new(store, layout.clone());
+    let mut of_archive = None;
+    // What is not one of ours does not count, but the name of a segment is its first revision.
+    if let Some(first) = segments.firsts().await?.pop() {
+        let head = segments.head(first).await?;
+        of_archive = Some(head.and_then(Result::ok).map_or(first, |segment| segment.last));
     }
-    manifests.sort_by_key(|it| restorable::distance(it, revision));
-    let nearest = manifests.iter().take(NAMED).map(|it| {
-        let revisions = it.revision;
-        format!("{} (revisions {} to {})", it.name, revisions.lowest, revisions.highest)
-    });
-    Err(Error::NotFound(format!(
-        "{} has no copy that is known to have exactly revision {revision}; use the name of one of the nearest: {}",
-        store.location,
-        nearest.collect::<Vec<_>>().join(", ")
-    )))
+    let highest = of_copies.max(of_archive).unwrap_or_default();
+    let written = std::fs::write(file, highest.to_string());
+    written.map_err(|source| Error::Output { doing: format!("write {}", file.display()), source })
 }
 
 /// Nothing is written before everything was checked. An earlier attempt can have left the file.
-pub fn prepare(manifest: &Manifest, version: &str, output: &Path) -> Result<(), Error> {
+pub fn prepare(manifest: &Manifest, version: &str, output: &Path, needed: u64) -> Result<(), Error> {
     let version = Version::parse(version)
         .ok_or_else(|| Error::Configuration(format!("--for-etcd {version} is not a version of etcd")))?;
     restorable::by(manifest, version).map_err(Error::Unusable)?;
@@ -72,7 +68,7 @@ pub fn prepare(manifest: &Manifest, version: &str, output: &Path) -> Result<(), 
         Ok(()) | Err(_) => {}
     }
     let space = rustix::fs::statvfs(directory).map_err(|error| failed(error.into()))?;
-    let (free, needed) = (space.f_bavail.saturating_mul(space.f_frsize), restorable::room(manifest));
+    let free = space.f_bavail.saturating_mul(space.f_frsize);
     if free < needed {
         let message = format!(
             "the volume has {free} bytes free, and the restore of copy {} needs {needed}: set a larger storage.size in \

@@ -3,8 +3,8 @@
 
 pub use auth::{Auth, MAX_SECRET_NAME_LENGTH};
 pub use backup::{
-    Azure, BackupPhase, CopyStatus, EtcdBackup, EtcdBackupSpec, EtcdBackupStatus, Gcs, Local,
-    RetentionPolicy, RunStatus, S3, StorageType, Verification,
+    ArchiveStatus, Azure, BackupPhase, Continuous, CopyStatus, EtcdBackup, EtcdBackupSpec, EtcdBackupStatus,
+    Gcs, Local, RetentionPolicy, RunStatus, S3, StorageType, Verification,
 };
 pub use certificates::{
     CERT_MANAGER, Certificates, IssuerRef, KeyAlgorithm, MAX_ADDRESS_LENGTH, MAX_KIND_LENGTH,

@@ -7,6 +7,7 @@ pub mod inputs;
 pub mod layout;
 pub mod manifest;
 pub mod page;
+pub mod progress;
 pub mod report;
 pub mod restorable;
 pub mod retention;

@@ -134,6 +134,8 @@ table! {
         "The number of attempts that have failed since the last copy";
     BACKUP_NEXT = Gauge Backup "etcd_operator_backup_next_run_timestamp_seconds" []
         "The next time of the schedule, in Unix time; absent without a schedule and while it is suspended";
+    BACKUP_RECOVERY_POINT = Gauge Backup "etcd_operator_backup_recovery_point_timestamp_seconds" []
+        "The time up to which the continuous archive has everything, in Unix time, at most 30 seconds old; before the archive has anything, when the EtcdBackup was created; absent without one, and while it or the cluster is stopped";
     BACKUP_OVERDUE = Gauge Backup "etcd_operator_backup_overdue_timestamp_seconds" []
         "When the last copy becomes too old, in Unix time: a run is due, and the time that it can take has passed; absent while suspended, and for a single copy that exists";
     EFFECT_SECONDS = Histogram Process "etcd_operator_effect_duration_seconds" ["effect"]

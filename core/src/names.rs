@@ -45,6 +45,8 @@ pub const CLIENT_LABEL: &str = "etcd.etcd.io/client-of";
 pub const BACKUP_LABEL: &str = "etcd.etcd.io/backup-of";
 /// On Jobs that take backups and their pods: which EtcdBackup they are for, and which run.
 pub const RUN_ANNOTATION: &str = "etcd.etcd.io/backup-run";
+/// On Jobs of archivers and their pods: which EtcdBackup they are for, and what they were made from.
+pub const ARCHIVE_ANNOTATION: &str = "etcd.etcd.io/archive";
 /// On an EtcdCluster that an EtcdRestore creates, and on everything else that it creates: which EtcdRestore it is. Until its data
 /// is there, no member of the cluster starts.
 pub const RESTORE_ANNOTATION: &str = "etcd.etcd.io/restore";

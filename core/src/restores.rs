@@ -201,6 +201,7 @@ fn ended(seen: &Seen<'_>, before: &EtcdRestoreStatus, run: &Run) -> Next {
         generation: run.attempt.generation,
         scheduled_time: None,
         request: None,
+        archive_copy: None,
         retries: i32::try_from(run.attempt.retries).unwrap_or(i32::MAX),
         failure: failure.map(|it| it.reason.to_owned()),
         message: failure.map(|it| it.message.clone()),
@@ -208,11 +209,12 @@ fn ended(seen: &Seen<'_>, before: &EtcdRestoreStatus, run: &Run) -> Next {
     let recorded =
         EtcdRestoreStatus { last_run: Some(last_run), last_run_time: Some(Time(seen.now)), ..before.clone() };
     let recorded = match outcome {
-        Ok(Success { restored, copy }) => EtcdRestoreStatus {
+        Ok(Success { restored, copy, replayed }) => EtcdRestoreStatus {
             restored_volume_uid: Some(run.attempt.claim_uid.clone()),
             restored_revision: Some(restored.revision),
             served_revision: Some(restored.served_revision),
             restored_size: i64::try_from(restored.bytes).ok(),
+            replayed_revisions: *replayed,
             copy_name: copy.as_ref().map(|copy| copy.name.to_string()).or(before.copy_name.clone()),
             ..recorded
         },

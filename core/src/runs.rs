@@ -3,6 +3,7 @@
 //! A Job has a name that follows from what it is for, so two operators that decide the same create one Job. Its outcome is
 //! written into the status before anything else comes of it, so it counts once.
 
+mod archive;
 mod due;
 pub mod events;
 mod intent;
@@ -21,6 +22,8 @@ use crate::api::{EtcdBackup, EtcdBackupStatus, RunStatus};
 use crate::names::reason;
 use crate::status::find;
 use crate::validate::Problem;
+use archive::Archiving;
+pub use archive::{ArchiveMark, Archiver, ArchiverState, Heard, TOKEN_KEY, token_name};
 pub use intent::{Intent, cluster_namespace};
 pub use job::{Mark, RUN_DEADLINE};
 pub(crate) use job::{
@@ -49,6 +52,10 @@ pub struct Seen<'a> {
     pub cluster: Option<&'a Cluster>,
     /// Of all EtcdBackups of the cluster.
     pub runs: &'a [Run],
+    /// Of all EtcdBackups of the cluster.
+    pub archivers: &'a [Archiver],
+    /// What the archiver of this EtcdBackup that runs has answered. None: it has not been asked.
+    pub heard: Option<&'a Heard>,
     /// The operator's own image, which has the program.
     pub image: &'a str,
     /// Why the Job could not be created the last time.
@@ -101,9 +108,11 @@ pub fn decide(seen: &Seen<'_>) -> Decision {
     let last = own.last().copied();
     let is_recorded = |run: &Run| before.last_run.as_ref().is_some_and(|it| it.job == run.job);
     let ended = last.and_then(|run| Some((run, run.ended()?))).filter(|(run, _)| !is_recorded(run));
-    let recorded = ended.map_or(before.clone(), |(run, ended)| status::record(&before, run, ended));
+    let mut recorded = ended.map_or(before.clone(), |(run, ended)| status::record(&before, run, ended));
     let active = last.filter(|run| run.is_active());
     let intent = Intent::of(seen.backup);
+    let (archive, archiver_ended) = archive::record(seen, intent.as_ref().ok(), &recorded);
+    recorded.archive = archive;
     let (standing, mark) = match (active, &intent) {
         (Some(run), _) => (starting(run), None),
         (None, Ok(intent)) => next(seen, intent, &recorded, last),
@@ -117,16 +126,18 @@ pub fn decide(seen: &Seen<'_>) -> Decision {
         }
         None => standing.clone(),
     };
-    let status = status::of(seen, intent.as_ref().ok(), recorded, active, &reported);
-    let is_news = status != before && !(starts && is_silent);
+    let Archiving { writes: of_archive, fact } = archive::decide(seen, intent.as_ref().ok(), &recorded);
+    let status = status::of(seen, intent.as_ref().ok(), recorded, active, &reported, fact);
+    let is_news = status != before && !(starts && is_silent && !archiver_ended);
     let mut writes = Vec::new();
     // What the next steps rely on has to be in the status first.
-    if ended.is_none() {
+    if ended.is_none() && !archiver_ended {
         writes.extend(outdated(seen, active, &own));
         let created = intent.as_ref().ok().zip(mark).zip(seen.cluster);
         let created = created
             .and_then(|((intent, mark), cluster)| job::job(seen.backup, intent, cluster, &mark, seen.image));
         writes.extend(created.map(|job| Write::Create(Box::new(job))));
+        writes.extend(of_archive);
     }
     let again_at = again_at(seen, intent.as_ref().ok(), &standing);
     Decision { status: is_news.then_some(status), writes, again_at }
@@ -159,10 +170,11 @@ fn next(
         Slot::None(standing) => return (standing, None),
         Slot::Start { occasion, retries } => (occasion, retries),
     };
-    let (scheduled_time, request) = match occasion {
-        Occasion::Demand => (None, None),
-        Occasion::Schedule(time) => (Some(time), None),
-        Occasion::Request(token) => (None, Some(token)),
+    let (scheduled_time, request, archive_copy) = match occasion {
+        Occasion::Demand => (None, None, None),
+        Occasion::Schedule(time) => (Some(time), None, None),
+        Occasion::Request(token) => (None, Some(token), None),
+        Occasion::Archive(number) => (None, None, Some(number)),
     };
     let cluster = match ready_cluster(seen) {
         Ok(cluster) => cluster,
@@ -175,6 +187,7 @@ fn next(
         generation: generation(seen.backup),
         scheduled_time,
         request,
+        archive_copy,
         retries,
         location: format!(
             "{}/{}",
@@ -197,6 +210,8 @@ enum Occasion {
     Schedule(Timestamp),
     /// The cluster waits for it, with this token.
     Request(String),
+    /// The continuous archive needs it.
+    Archive(i64),
 }
 
 /// What a run is due for, if anything.
@@ -215,6 +230,11 @@ fn slot(seen: &Seen<'_>, intent: &Intent, status: &EtcdBackupStatus, last: Optio
         if let Some(time) = due::due(schedule, since, seen.now) {
             return Slot::Start { occasion: Occasion::Schedule(time), retries: 0 };
         }
+    }
+    if let Some(slot) = archive::slot(seen, intent, status) {
+        return slot;
+    }
+    if intent.schedule.is_some() {
         let scheduled = previous.and_then(|run| Some((run, run.scheduled_time.as_ref()?.0)));
         return match scheduled {
             Some((run, time)) => repeated(seen, status, run, Occasion::Schedule(time), Standing::Rests),
@@ -222,6 +242,7 @@ fn slot(seen: &Seen<'_>, intent: &Intent, status: &EtcdBackupStatus, last: Optio
         };
     }
     match previous {
+        _ if intent.flush_interval_seconds.is_some() => Slot::None(Standing::Rests),
         Some(run) => repeated(seen, status, run, Occasion::Demand, Standing::Failed),
         None => Slot::Start { occasion: Occasion::Demand, retries: 0 },
     }
@@ -252,8 +273,8 @@ fn repeated(
     if at <= seen.now { again } else { Slot::None(Standing::Retries(at)) }
 }
 
-/// The cluster, if a copy of it can be taken now.
-fn ready_cluster<'a>(seen: &Seen<'a>) -> Result<&'a Cluster, Standing> {
+/// The cluster, if it has data that this EtcdBackup can use.
+fn usable_cluster<'a>(seen: &Seen<'a>) -> Result<&'a Cluster, Standing> {
     let (namespace, name) = (cluster_namespace(seen.backup), &seen.backup.spec.cluster_name);
     let wait = |reason, message: String| Err(Standing::Waits(reason, message));
     let Some(cluster) = seen.cluster else {
@@ -272,6 +293,14 @@ fn ready_cluster<'a>(seen: &Seen<'a>) -> Result<&'a Cluster, Standing> {
     if cluster.is_stopped {
         return wait(reason::STOPPED, format!("EtcdCluster {name} is stopped: set its spec.size above 0"));
     }
+    Ok(cluster)
+}
+
+/// The cluster, if a copy of it can be taken now.
+fn ready_cluster<'a>(seen: &Seen<'a>) -> Result<&'a Cluster, Standing> {
+    let cluster = usable_cluster(seen)?;
+    let name = &cluster.names.cluster;
+    let wait = |reason, message: String| Err(Standing::Waits(reason, message));
     if cluster.serving == 0 || cluster.endpoints.is_empty() {
         return wait(
             reason::MEMBERS_NOT_SERVING,
@@ -312,7 +341,9 @@ fn again_at(seen: &Seen<'_>, intent: Option<&Intent>, standing: &Standing) -> Op
         | Standing::Done
         | Standing::Failed => None,
     };
-    [scheduled, other].into_iter().flatten().min()
+    let follows = intent.is_some_and(|intent| intent.flush_interval_seconds.is_some());
+    let archive = seen.now.checked_add(AGAIN).ok().filter(|_| follows);
+    [scheduled, other, archive].into_iter().flatten().min()
 }
 
 /// Versions that took no backups marked every object, and what had no effect takes effect with an edit only.
@@ -332,7 +363,11 @@ fn generation(backup: &EtcdBackup) -> i64 {
 /// Of Jobs that are for one EtcdBackup, those that are for a previous one of its name. Kubernetes deletes Jobs only with an
 /// EtcdBackup of their own namespace.
 pub fn orphans<'a>(jobs: impl Iterator<Item = &'a Job>, uid: Option<&str>) -> Vec<Write> {
-    let gone = jobs.filter(|job| Mark::on(*job).is_some_and(|mark| uid != Some(&mark.uid)));
+    let gone = jobs.filter(|job| {
+        let of_run = Mark::on(*job).map(|mark| mark.uid);
+        let its = of_run.or_else(|| ArchiveMark::on(*job).map(|mark| mark.uid));
+        its.is_some_and(|its| uid != Some(&its))
+    });
     gone.filter_map(|job| {
         let (namespace, name, uid) = (job.namespace()?, job.name_any(), job.uid()?);
         job.metadata.deletion_timestamp.is_none().then_some(Write::Delete { namespace, name, uid })

@@ -4,15 +4,13 @@ use std::time::Duration;
 
 use etcd_operator_core::agent::{News, PAGE, Report};
 use etcd_operator_core::etcd_config::METRICS_PORT;
-use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
-use hyper::client::conn::http1;
-use hyper::header::{CONTENT_TYPE, HOST};
+use hyper::header::CONTENT_TYPE;
 use hyper::http::request::Builder;
 use hyper::{Request, StatusCode};
-use hyper_util::rt::TokioIo;
 
-use crate::reach::{self, PodAddress, Reach, root_cause};
+use crate::page;
+use crate::reach::{self, PodAddress, Reach};
 
 /// Both answer from memory.
 const DEADLINE: Duration = Duration::from_secs(1);
@@ -97,26 +95,10 @@ async fn exchange(
     body: Bytes,
     longest: usize,
 ) -> Result<(StatusCode, Bytes), Error> {
-    let broken = |error: &(dyn std::error::Error + 'static)| Error::Broken {
-        pod: pod.pod.clone(),
-        reason: root_cause(error),
-    };
-    let request = request.header(HOST, &pod.pod).body(Full::new(body)).expect("a pod's name is a header");
-    let stream = reach.open(pod, METRICS_PORT).await?;
-    let (mut sender, connection) =
-        http1::handshake(TokioIo::new(stream)).await.map_err(|error| broken(&error))?;
-    let asked = async {
-        let response = sender.send_request(request).await.map_err(|error| broken(&error))?;
-        let status = response.status();
-        let body = Limited::new(response.into_body(), longest).collect().await;
-        Ok::<_, Error>((status, body.map_err(|error| broken(&*error))?.to_bytes()))
-    };
-    // The connection does the work, and its end is no error once the answer is there.
-    tokio::select! {
-        biased;
-        answer = asked => answer,
-        Err(error) = connection => Err(broken(&error)),
-    }
+    page::get(reach, pod, METRICS_PORT, request, body, longest).await.map_err(|error| match error {
+        page::Error::Reach(error) => error.into(),
+        page::Error::Broken(reason) => Error::Broken { pod: pod.pod.clone(), reason },
+    })
 }
 
 fn understand(pod: &str, status: StatusCode, body: &[u8]) -> Result<AgentReply, Error> {

@@ -1,16 +1,22 @@
 //! Backups: reads caches, lets the core decide, sends, and sleeps until something changes or the core wants to decide again.
 //! One task does it for all of them, one after the other, so that two backups of one cluster never start at once.
 
+mod archivers;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use etcd_operator_core::api::EtcdBackup;
 use etcd_operator_core::names::{BACKUP_LABEL, CLUSTER_LABEL};
-use etcd_operator_core::runs::{self, Cluster, Decision, Mark, Run, Seen, Write, cluster_namespace};
+use etcd_operator_core::runs::{
+    self, ArchiveMark, Archiver, Cluster, Decision, Heard, Mark, Run, Seen, TOKEN_KEY, Write,
+    cluster_namespace, token_name,
+};
 use jiff::Timestamp;
+use k8s_openapi::ByteString;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::runtime::reflector::ObjectRef;
 use kube::{Api, ResourceExt};
 use serde_json::Value;
@@ -18,10 +24,12 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::Instant;
 
 use crate::caches::Key;
-use crate::cluster::{Context, Reporter};
+use crate::cluster::{Context, Reporter, address};
+use crate::etcd::random_password;
 use crate::metrics::BackupMeter;
 use crate::rounds::{self, Rounds};
 use crate::telemetry::chain;
+use archivers::Archivers;
 
 /// Until the cache has what was written.
 const CACHES_LAG: Duration = Duration::from_secs(30);
@@ -29,7 +37,14 @@ const CACHES_LAG: Duration = Duration::from_secs(30);
 /// Never ends.
 pub async fn run(context: Arc<Context>, woken: UnboundedReceiver<Key>) {
     let (reporter, meter) = (Reporter::new(&context), context.metrics.backup_meter());
-    let backups = Backups { reporter, meter, context, created: Vec::new(), troubles: HashMap::new() };
+    let backups = Backups {
+        reporter,
+        meter,
+        context,
+        created: Vec::new(),
+        troubles: HashMap::new(),
+        archivers: Archivers::default(),
+    };
     rounds::run(backups, woken).await;
 }
 
@@ -38,9 +53,10 @@ struct Backups {
     reporter: Reporter,
     meter: Arc<BackupMeter>,
     /// Jobs that the cache might not have yet.
-    created: Vec<(Instant, Job)>,
+    created: Vec<(Instant, Arc<Job>)>,
     /// Why a Job could not be created the last time.
     troubles: HashMap<Key, String>,
+    archivers: Archivers,
 }
 
 impl Rounds for Backups {
@@ -55,8 +71,8 @@ impl Rounds for Backups {
         let there = backups
             .iter()
             .map(|it| Key { namespace: it.namespace().unwrap_or_default(), name: it.name_any() });
-        let marks = caches.jobs.all().into_iter().filter_map(|job| Mark::on(&*job));
-        there.chain(marks.map(|Mark { namespace, name, .. }| Key { namespace, name })).collect()
+        let jobs = caches.jobs.all();
+        there.chain(jobs.iter().filter_map(|job| of_job(&**job))).collect()
     }
 
     async fn round(&mut self, key: &Key) -> kube::Result<Option<Duration>> {
@@ -83,12 +99,18 @@ impl Backups {
         let now = Timestamp::now();
         let (namespace, name) = (cluster_namespace(backup), &backup.spec.cluster_name);
         let cluster = self.cluster(&namespace, name);
-        let runs = self.runs(&namespace, name, now);
+        let jobs = self.jobs(&namespace, name);
+        let heard = self.heard(backup, &jobs);
+        let all = || jobs.iter().map(|(job, pod)| (&**job, pod.as_deref()));
+        let runs: Vec<_> = all().filter_map(|(job, pod)| Run::of(job, pod, now)).collect();
+        let archivers: Vec<_> = all().filter_map(|(job, pod)| Archiver::of(job, pod, now)).collect();
         let trouble = self.troubles.get(key).map(String::as_str);
         let seen = Seen {
             backup,
             cluster: cluster.as_ref(),
             runs: &runs,
+            archivers: &archivers,
+            heard: heard.as_ref(),
             image: &context.agent_image,
             trouble,
             now,
@@ -104,7 +126,7 @@ impl Backups {
         }
         for write in &writes {
             let sent = self.send(key, write).await;
-            let trouble = sent.as_ref().err().filter(|_| matches!(write, Write::Create(_)));
+            let trouble = sent.as_ref().err().filter(|_| !matches!(write, Write::Delete { .. }));
             match trouble {
                 Some(error) => self.troubles.insert(key.clone(), chain(error).to_string()),
                 None => self.troubles.remove(key),
@@ -117,12 +139,20 @@ impl Backups {
     }
 
     async fn send(&mut self, key: &Key, write: &Write) -> kube::Result<()> {
-        let request = runs::http(write);
+        let request = match write {
+            Write::Token(secret) => runs::http(&Write::Token(Box::new(with_token(secret)))),
+            Write::Create(_) | Write::Delete { .. } => runs::http(write),
+        };
         match write {
+            Write::Token(secret) => match self.context.client.request::<Secret>(request).await {
+                Ok(_) => tracing::info!(object = title(key), secret = secret.name_any(), "created Secret"),
+                Err(kube::Error::Api(status)) if status.is_already_exists() => {}
+                Err(error) => return Err(error),
+            },
             Write::Create(_) => match self.context.client.request::<Job>(request).await {
                 Ok(job) => {
                     tracing::info!(object = title(key), job = job.name_any(), "created Job");
-                    self.created.push((Instant::now(), job));
+                    self.created.push((Instant::now(), Arc::new(job)));
                 }
                 // The same run, created by this operator or another one.
                 Err(kube::Error::Api(status)) if status.is_already_exists() => {}
@@ -144,28 +174,42 @@ impl Backups {
         Some(Cluster::of(&cluster, pods.iter().map(|pod| &**pod), &self.context.domain))
     }
 
-    /// All of this cluster.
-    fn runs(&self, namespace: &str, cluster: &str, now: Timestamp) -> Vec<Run> {
+    /// All of this cluster, each with its pod.
+    fn jobs(&self, namespace: &str, cluster: &str) -> Vec<(Arc<Job>, Option<Arc<Pod>>)> {
         let caches = &self.context.caches;
         let pods = caches.job_pods.all_that(|pod| is_of(pod, namespace, BACKUP_LABEL, cluster));
-        let run = |job: &Job| {
+        let with_pod = |job: Arc<Job>| {
             let uid = job.uid();
             let is_own =
                 |pod: &&Arc<Pod>| pod.owner_references().iter().any(|owner| Some(&owner.uid) == uid.as_ref());
-            Run::of(job, pods.iter().find(is_own).map(|pod| &**pod), now)
+            let pod = pods.iter().find(is_own).cloned();
+            (job, pod)
         };
         let cached = caches.jobs.all_that(|job| is_of(job, namespace, BACKUP_LABEL, cluster));
         let is_cached = |job: &Job| cached.iter().any(|it| it.name_any() == job.name_any());
         let created = self.created.iter().map(|(_, job)| job);
-        let new = created.filter(|job| is_of(*job, namespace, BACKUP_LABEL, cluster) && !is_cached(job));
-        cached.iter().map(|job| &**job).chain(new).filter_map(run).collect()
+        let new = created.filter(|job| is_of(&***job, namespace, BACKUP_LABEL, cluster) && !is_cached(job));
+        cached.iter().chain(new).cloned().map(with_pod).collect()
+    }
+
+    /// What the archiver of this EtcdBackup whose container runs has answered.
+    fn heard(&mut self, backup: &EtcdBackup, jobs: &[(Arc<Job>, Option<Arc<Pod>>)]) -> Option<Heard> {
+        let is_own = |job: &Job| {
+            let mark = ArchiveMark::on(job).filter(|_| job.metadata.deletion_timestamp.is_none());
+            mark.is_some_and(|mark| Some(mark.uid) == backup.uid())
+        };
+        let mut own: Vec<_> = jobs.iter().filter(|(job, _)| is_own(job)).collect();
+        own.sort_by_key(|(job, _)| job.metadata.creation_timestamp.as_ref().map(|it| it.0));
+        let (_, pod) = own.into_iter().rev().find(|(_, pod)| pod.as_deref().is_some_and(runs_now))?;
+        let address = address(pod.as_deref()?)?;
+        let secret = (cluster_namespace(backup), token_name(backup));
+        self.archivers.heard(&self.context.client, &self.context.reach, address, secret)
     }
 
     /// Deletes the Jobs of an EtcdBackup that is gone. The cache might not have it yet, so the API server is asked.
     async fn clean_up(&mut self, key: &Key) -> kube::Result<Option<Duration>> {
         self.troubles.remove(key);
-        let is_for =
-            |job: &Job| Mark::on(job).is_some_and(|it| it.namespace == key.namespace && it.name == key.name);
+        let is_for = |job: &Job| of_job(job).as_ref() == Some(key);
         let jobs = self.context.caches.jobs.all_that(is_for);
         if jobs.is_empty() {
             return Ok(None);
@@ -177,6 +221,26 @@ impl Backups {
         }
         Ok(None)
     }
+}
+
+/// The EtcdBackup that a Job is for.
+pub fn of_job(object: &impl ResourceExt) -> Option<Key> {
+    let of_run = Mark::on(object).map(|Mark { namespace, name, .. }| Key { namespace, name });
+    let of_archive = || {
+        let ArchiveMark { namespace, name, .. } = ArchiveMark::on(object)?;
+        Some(Key { namespace, name })
+    };
+    of_run.or_else(of_archive)
+}
+
+fn runs_now(pod: &Pod) -> bool {
+    pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running")
+}
+
+/// Nobody else knows it.
+fn with_token(secret: &Secret) -> Secret {
+    let token = ByteString(random_password().reveal().as_bytes().to_vec());
+    Secret { data: Some([(TOKEN_KEY.to_owned(), token)].into()), ..secret.clone() }
 }
 
 fn title(key: &Key) -> String {

@@ -13,7 +13,7 @@ use etcd_operator_core::names::{
     CLUSTER_LABEL, FIELD_MANAGER, MANAGED_BY_LABEL, NAME_LABEL, PREFLIGHT_LABEL,
 };
 use etcd_operator_core::restores;
-use etcd_operator_core::runs::{Mark, cluster_namespace};
+use etcd_operator_core::runs::cluster_namespace;
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -31,6 +31,7 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
+use crate::backups::of_job;
 use crate::client::watch_config;
 use crate::kind::Kind;
 use crate::nodes::Nodes;
@@ -179,8 +180,7 @@ fn key_of_backup(backup: &EtcdBackup) -> Option<Key> {
 
 /// Of the EtcdBackup that a Job is for, which can be in another namespace.
 fn key_by_mark<K: ResourceExt>(object: &K) -> Option<Key> {
-    let Mark { namespace, name, .. } = Mark::on(object)?;
-    Some(Key { namespace, name })
+    of_job(object)
 }
 
 fn key_of_restore(restore: &EtcdRestore) -> Option<Key> {

@@ -14,5 +14,6 @@ mod secret_reader;
 mod secrets;
 mod worker;
 
+pub(crate) use pods::address;
 pub use report::Reporter;
 pub use worker::{Context, Worker};

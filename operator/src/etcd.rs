@@ -23,6 +23,7 @@ use crate::metrics;
 use crate::reach::{PodAddress, Reach};
 
 mod auth;
+pub(crate) use auth::random_password;
 mod connection;
 mod downgrade;
 mod error;

@@ -22,6 +22,7 @@ pub mod lease;
 pub mod metrics;
 pub mod nodes;
 pub mod output;
+mod page;
 pub mod reach;
 mod restores;
 mod rounds;

@@ -316,6 +316,7 @@ impl<'a> Session<'a> {
             member: self.member.clone(),
             etcd_version: self.version.clone(),
             patience: archive.patience,
+            progress: archive.progress.shared(),
         };
         self.uploads.spawn(upload.store(full));
     }

@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 
 use age::x25519::Recipient;
 use etcd_operator_core::backup::inputs::Inputs;
-use etcd_operator_core::backup::report::Reason;
+use etcd_operator_core::backup::report::{Failure, Reason};
 use futures::StreamExt;
 use jiff::Timestamp;
 
 use super::filling::{End, Full};
+use super::progress::{Shared, lock};
 use crate::error::Error;
 use crate::etcd::Member;
 use crate::record::Lease;
@@ -29,6 +30,8 @@ pub struct Upload {
     pub etcd_version: String,
     /// For how long a store that does not respond is asked again.
     pub patience: Duration,
+    /// Gets what keeps it waiting.
+    pub progress: Shared,
 }
 
 pub enum Outcome {
@@ -40,7 +43,7 @@ pub enum Outcome {
 impl Upload {
     pub async fn store(self, full: Full) -> Result<Outcome, Error> {
         let first = full.first();
-        let Self { segments, inputs, recipients, after, member, etcd_version, patience } = self;
+        let Self { segments, inputs, recipients, after, member, etcd_version, patience, progress } = self;
         let leases = leases(&member, &full.leases).await;
         let verification = inputs.verification;
         let sealed = tokio::task::spawn_blocking(move || {
@@ -57,6 +60,7 @@ impl Upload {
                 Ok(Put::Taken) => return Ok(Outcome::Taken),
                 Err(error) if error.reason() == Reason::StoreUnreachable && began.elapsed() < patience => {
                     eprintln!("{error}; retrying");
+                    lock(&progress).trouble = Some(Failure::from(&error));
                     tokio::time::sleep(RETRY_AFTER).await;
                 }
                 Err(error) => return Err(error),

@@ -40,6 +40,16 @@ impl Directory {
         Ok(Self(path.to_owned()))
     }
 
+    /// What an attempt that was killed has left.
+    pub fn remove(path: &Path) -> Result<(), Error> {
+        match std::fs::remove_dir_all(path) {
+            Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+                Err(Error::Output { doing: format!("remove {}", path.display()), source })
+            }
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
     pub fn file(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
@@ -91,7 +101,9 @@ impl Scratch {
         let failed = |source| Error::Output { doing: format!("write {}", log_file.display()), source };
         let log = std::fs::File::create(&log_file).map_err(failed)?;
         let mut etcd = Command::new(&options.etcd);
-        etcd.env_clear().args(["--name", NAME, "--unsafe-no-fsync"]).arg("--data-dir").arg(&data);
+        // Nothing of the environment is a setting of etcd, except where programs are.
+        etcd.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
+        etcd.args(["--name", NAME, "--unsafe-no-fsync"]).arg("--data-dir").arg(&data);
         etcd.args(["--listen-client-urls", &client_url, "--advertise-client-urls", &client_url]);
         etcd.args(["--listen-peer-urls", &peer_url, "--initial-advertise-peer-urls", &peer_url]);
         etcd.args(["--initial-cluster", &cluster, "--snapshot-count", "5000"]);

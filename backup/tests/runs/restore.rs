@@ -34,15 +34,19 @@ async fn a_restore_gets_only_what_its_etcd_can_use_and_finds_a_revision() {
             "which etcd 3.5.35 cannot read: set the version of the new cluster",
         ),
         (vec!["3.6"], Reason::InvalidConfiguration, "is not a version"),
-        (vec![VERSION, "--revision", "4711"], Reason::CopyNotFound, first.name.as_str()),
     ] {
         let message = place.refused(&fetch(&more), reason).await;
         assert!(message.contains(part), "{message}");
     }
-    let revision = first.revision.lowest.to_string();
-    let all = [&fetch(&["3.7.0", "--revision"])[..], &[revision.as_str()]].concat();
-    assert_eq!(place.done(&all).await, Done::Fetch { copy: first.clone() });
+    // The revision of a copy needs no replay, and so no etcd.
+    let (revision, highest) = (first.revision.lowest.to_string(), place.directory.join("highest"));
+    let replay = ["replay", "--to-revision", &revision, "--output", text(&output), "--for-etcd", "3.7.0"];
+    let without = ["--etcd", "none", "--etcdutl", "none", "--scratch", "none", "--highest", text(&highest)];
+    let done = place.done(&[&replay[..], &without].concat()).await;
+    assert_eq!(done, Done::Replay { copy: first.clone(), revision: first.revision.lowest, replayed: 0 });
     assert_eq!(cluster.etcdutl_status(&output)["revision"], first.revision.lowest);
+    let found = std::fs::read_to_string(&highest).expect("it is there");
+    assert_eq!(found, second.revision.highest.to_string());
 
     // A volume that is complete is left alone.
     std::fs::remove_file(&output).expect("it is there");

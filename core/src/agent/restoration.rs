@@ -12,6 +12,10 @@ pub const VARIABLE: &str = "ETCD_AGENT_RESTORATION";
 pub const DIRECTORY: &str = "restore";
 /// Below [`DIRECTORY`]: what etcd sent.
 pub const SNAPSHOT: &str = "snapshot.db";
+/// Below [`DIRECTORY`]: the highest revision that is known of the source, as a number.
+pub const HIGHEST: &str = "highest-revision";
+/// Below [`DIRECTORY`]: where an etcd replays what the archive has.
+pub const SCRATCH: &str = "scratch";
 /// Below the volume: a [`Restored`], beside the data that it describes.
 pub const RESULT: &str = "restored.json";
 
@@ -28,7 +32,7 @@ pub struct Restoration {
     /// The pod, which is also the member's name.
     pub name: String,
     pub peer_url: String,
-    /// By how much revisions rise; the previous ones count as compacted. None leaves them as they are.
+    /// By how much revisions rise at least; the previous ones count as compacted. None leaves them as they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bump_revision: Option<u64>,
 }
@@ -60,6 +64,13 @@ impl Restoration {
     /// etcd derives the IDs of a cluster and its members from their URLs and from this alone, so it never returns.
     pub fn token(&self) -> String {
         format!("{}-{}", self.cluster_uid, self.restore_uid)
+    }
+
+    /// The same, with revisions that rise as far above the highest one that is known of the source: clients can have seen it.
+    pub fn above(&self, revision: i64, highest: Option<i64>) -> Self {
+        let beyond = highest.and_then(|highest| u64::try_from(highest.saturating_sub(revision)).ok());
+        let bump_revision = self.bump_revision.map(|bump| bump.saturating_add(beyond.unwrap_or_default()));
+        Self { bump_revision, ..self.clone() }
     }
 
     /// Of `etcdutl`. It verifies the hash at the end of the snapshot.
@@ -109,6 +120,15 @@ mod tests {
         let without = Restoration { bump_revision: None, ..restoration() }.arguments("s.db", "d").join(" ");
         assert!(!without.contains("revision") && !without.contains("compacted"), "{without}");
         assert!(!with.contains("skip-hash-check") && !without.contains("skip-hash-check"));
+    }
+
+    #[test]
+    fn revisions_rise_above_everything_that_is_known_of_the_source() {
+        let bump = |highest| restoration().above(100, highest).bump_revision;
+        assert_eq!((bump(None), bump(Some(90)), bump(Some(100))), (Some(7), Some(7), Some(7)));
+        assert_eq!(bump(Some(160)), Some(67));
+        let without = Restoration { bump_revision: None, ..restoration() };
+        assert_eq!(without.above(100, Some(160)).bump_revision, None);
     }
 
     #[test]

@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
     printcolumn(name = "Size", type_ = "string", json_path = ".status.backupSize"),
     printcolumn(name = "Last", type_ = "date", json_path = ".status.lastSuccessTime"),
     printcolumn(name = "Next", type_ = "string", json_path = ".status.nextRunTime"),
+    printcolumn(name = "Archived", type_ = "date", json_path = ".status.archive.recoveryPoint"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
@@ -51,7 +52,13 @@ pub struct EtcdBackupSpec {
     #[schemars(length(max = 64))]
     pub time_zone: Option<String>,
 
-    /// Start no runs. A run that has started continues. Times that pass meanwhile are made up for by one run.
+    /// Store every revision between copies, too. Where the archive needs a new copy to continue, the operator takes one, also
+    /// without a schedule. Default: copies only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub continuous: Option<Continuous>,
+
+    /// Start no runs, and end the continuous archive. A run that has started continues. Times that pass meanwhile are made up for
+    /// by one run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub suspend: bool,
 
@@ -87,6 +94,15 @@ pub struct EtcdBackupSpec {
     /// relies on the checksums of the store, for credentials that can only write. Default: `ReadBack`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verification: Option<Verification>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Continuous {
+    /// How long a revision waits until it is stored, at most. Default: 5.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 3600))]
+    pub flush_interval_seconds: Option<i32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -292,9 +308,61 @@ pub struct EtcdBackupStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_requested_run: Option<RunStatus>,
 
+    /// The continuous archive. Absent without `spec.continuous`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archive: Option<ArchiveStatus>,
+
     /// The `metadata.generation` that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ArchiveStatus {
+    /// Everything up to this revision was stored when the archiver reported last. At most 30 seconds old while it works.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archived_revision: Option<i64>,
+
+    /// At this time the store had everything that the cluster had: what was written later could be lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovery_point: Option<Time>,
+
+    /// The first revision of the chain of segments. Absent before its first segment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chain_first: Option<i64>,
+
+    /// The revision of the copy that a restore of the newest revision begins with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copy_revision: Option<i64>,
+
+    /// How often the archive has asked for a copy.
+    #[serde(default)]
+    pub copies_requested: i64,
+
+    /// Whether the last of them has not been taken yet.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub copy_needed: bool,
+
+    /// The last attempt to take it that has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_copy_run: Option<RunStatus>,
+
+    /// How many archivers have ended.
+    #[serde(default)]
+    pub ended: i64,
+
+    /// How many of them failed one after the other, each within 10 minutes of its start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub consecutive_failures: Option<i32>,
+
+    /// The last archiver that has ended by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_run: Option<RunStatus>,
+
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_run_time: Option<Time>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -343,6 +411,10 @@ pub struct RunStatus {
     /// The `status.awaitedBackup.token` of the cluster that the run was for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<String>,
+
+    /// Which copy that the continuous archive asked for the run was to take: the `copiesRequested` of that time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archive_copy: Option<i64>,
 
     /// How often the run was repeated.
     pub retries: i32,

@@ -226,7 +226,7 @@ mod tests {
         let wide = ["Leader (wide)", "Endpoint (wide)", "Reason (wide)"];
         let shown = [&["Phase", "Size", "Ready", "Version"], &wide[..], &["Age"]].concat();
         assert_eq!(titles[0], shown);
-        assert_eq!(titles[1], ["Phase", "Cluster", "Storage", "Size", "Last", "Next", "Age"]);
+        assert_eq!(titles[1], ["Phase", "Cluster", "Storage", "Size", "Last", "Next", "Archived", "Age"]);
         assert_eq!(titles[2], ["Phase", "Backup", "Cluster", "Type", "Age"]);
     }
 }

@@ -48,16 +48,17 @@ pub struct EtcdRestoreSpec {
     #[schemars(length(min = 1, max = 253))]
     pub copy_name: Option<String>,
 
-    /// The revision to restore, which a copy must have exactly.
+    /// The revision to restore: that of a copy, or any one that the continuous archive has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub to_revision: Option<i64>,
 
-    /// The time to restore. Not implemented: this version restores whole copies.
+    /// The time to restore, as the continuous archive has received writes. A time while the archive caught up is refused with the
+    /// nearest times that it knows exactly.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to_time: Option<Time>,
 
-    /// The Secret whose key `identity` has the age identity of an encrypted copy, as age-keygen writes it.
+    /// The Secret whose key `identity` has the age identity of an encrypted copy and archive, as age-keygen writes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub identity_secret: Option<String>,
@@ -171,9 +172,13 @@ pub struct EtcdRestoreStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restored_size: Option<i64>,
 
-    /// The revision of the copy.
+    /// The revision of the source that was restored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restored_revision: Option<i64>,
+
+    /// How many of its revisions come from the continuous archive. Absent for a whole copy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replayed_revisions: Option<i64>,
 
     /// The revision that the restored cluster begins with. It is higher, so that clients notice the restore.
     #[serde(default, skip_serializing_if = "Option::is_none")]

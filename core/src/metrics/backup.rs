@@ -3,16 +3,26 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    BACKUP_CONDITION, BACKUP_DURATION, BACKUP_FAILURES, BACKUP_NEXT, BACKUP_OVERDUE, BACKUP_SIZE,
-    BACKUP_SUCCESS, Sample, by_condition, plain, seconds,
+    BACKUP_CONDITION, BACKUP_DURATION, BACKUP_FAILURES, BACKUP_NEXT, BACKUP_OVERDUE, BACKUP_RECOVERY_POINT,
+    BACKUP_SIZE, BACKUP_SUCCESS, Sample, by_condition, plain, seconds,
 };
-use crate::api::{EtcdBackup, EtcdBackupSpec};
-use crate::names::condition;
+use crate::api::{EtcdBackup, EtcdBackupSpec, EtcdBackupStatus};
+use crate::names::{condition, reason};
 use crate::runs::RUN_DEADLINE;
 use crate::schedule::Schedule;
+use crate::status::find;
 
 /// Those that [`crate::runs`] reports.
-const CONDITIONS: [&str; 3] = [condition::READY, condition::RECONCILING, condition::STALLED];
+const CONDITIONS: [&str; 4] =
+    [condition::READY, condition::RECONCILING, condition::STALLED, condition::ARCHIVING];
+/// Why nothing is archived on purpose.
+const NOT_ARCHIVED: [&str; 5] = [
+    reason::SUSPENDED,
+    reason::STOPPED,
+    reason::DELETING,
+    reason::CLUSTER_NOT_FOUND,
+    reason::NOT_BOOTSTRAPPED,
+];
 
 pub fn of_backup(backup: &EtcdBackup) -> Vec<Sample> {
     let status = backup.status.clone().unwrap_or_default();
@@ -29,7 +39,17 @@ pub fn of_backup(backup: &EtcdBackup) -> Vec<Sample> {
     samples.extend(status.next_run_time.as_ref().map(|time| plain(&BACKUP_NEXT, seconds(time.0))));
     let created = backup.metadata.creation_timestamp.as_ref().map(|time| time.0);
     samples.extend(overdue(&backup.spec, success, created).map(|at| plain(&BACKUP_OVERDUE, seconds(at))));
+    let recovery_point = recovery_point(&status, created);
+    samples.extend(recovery_point.map(|at| plain(&BACKUP_RECOVERY_POINT, seconds(at))));
     samples
+}
+
+/// None: there should be none.
+fn recovery_point(status: &EtcdBackupStatus, created: Option<Timestamp>) -> Option<Timestamp> {
+    let archive = status.archive.as_ref()?;
+    let archiving = find(&status.conditions, condition::ARCHIVING);
+    let is_wanted = archiving.is_none_or(|it| !NOT_ARCHIVED.contains(&it.reason.as_str()));
+    archive.recovery_point.as_ref().map(|time| time.0).or(created).filter(|_| is_wanted)
 }
 
 /// None: nothing is due, or no time can be computed. A run has until the following time of the schedule, and not longer than

@@ -112,6 +112,25 @@ fn a_backup_has_the_numbers_of_its_status() {
 }
 
 #[test]
+fn a_recovery_point_is_there_while_something_should_be_archived() {
+    let point = |archive: Value, archiving: &str| {
+        let condition = json!({"type": "Archiving", "status": "False", "reason": archiving, "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        let samples = backup(json!({}), json!({"archive": archive, "conditions": [condition]}));
+        value(&samples, &BACKUP_RECOVERY_POINT, ["", ""])
+    };
+    let counts = json!({"copiesRequested": 1, "ended": 0});
+    let mut archived = counts.clone();
+    archived["recoveryPoint"] = json!("2026-11-18T02:01:00Z");
+    assert_eq!(point(archived.clone(), "StoreUnreachable"), at("2026-11-18T02:01:00Z"));
+    assert_eq!(point(counts, "CopyNeeded"), at("2026-11-17T10:00:00Z"), "since its creation");
+    for on_purpose in ["Suspended", "Stopped", "Deleting", "ClusterNotFound", "NotBootstrapped"] {
+        assert_eq!(point(archived.clone(), on_purpose), None, "{on_purpose}");
+    }
+    assert_eq!(point(Value::Null, "Suspended"), None);
+}
+
+#[test]
 fn a_copy_becomes_too_old_by_its_own_schedule() {
     let overdue = |spec: Value, success: Option<&str>| {
         value(&backup(spec, json!({"lastSuccessTime": success})), &BACKUP_OVERDUE, ["", ""])

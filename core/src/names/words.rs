@@ -44,6 +44,9 @@ pub mod condition {
         MEMBERS_SPREAD = "MembersSpread";
         /// Whether the EtcdBackups of the cluster take copies; Unknown before the first one; absent if there are none.
         BACKUP_HEALTHY = "BackupHealthy";
+        /// Of an EtcdBackup: whether the continuous archive has everything; Unknown while its archiver does not respond; absent
+        /// without one.
+        ARCHIVING = "Archiving";
     }
 }
 
@@ -257,6 +260,19 @@ pub mod reason {
         OUT_OF_MEMORY = "OutOfMemory";
         /// For another reason; the message has it.
         RUN_FAILED = "RunFailed";
+
+        // The continuous archive.
+        ARCHIVE_CURRENT = "ArchiveCurrent";
+        /// The archiver works, and has not stored or confirmed anything for a while.
+        ARCHIVE_BEHIND = "ArchiveBehind";
+        ARCHIVER_STARTING = "ArchiverStarting";
+        ARCHIVER_NOT_RESPONDING = "ArchiverNotResponding";
+        /// The archive cannot begin or continue without a new full copy.
+        COPY_NEEDED = "CopyNeeded";
+        /// Revisions are missing in the archive, or are other ones than those of the cluster.
+        CHAIN_BROKEN = "ChainBroken";
+        /// The etcd that replays what the archive has failed.
+        REPLAY_FAILED = "ReplayFailed";
 
         // Restores.
         RESTORE_COMPLETED = "RestoreCompleted";

@@ -1,5 +1,6 @@
 //! The checked form of an EtcdRestore: where the copy is, which one, and how it is restored.
 
+use jiff::Timestamp;
 use kube::ResourceExt;
 
 use crate::api::{EtcdBackup, EtcdBackupSpec, EtcdRestore, RestoreSource, RestoreType, RevisionBump};
@@ -27,7 +28,9 @@ pub struct Intent {
 pub enum Choice {
     Newest,
     Named(CopyName),
+    /// What the archive has between copies, too.
     Revision(i64),
+    Time(Timestamp),
 }
 
 /// Why nothing is restored now.
@@ -78,16 +81,9 @@ pub fn backup_of(restore: &EtcdRestore) -> Option<(String, String)> {
 }
 
 fn not_implemented(restore: &EtcdRestore) -> Option<&'static str> {
-    let spec = &restore.spec;
-    if spec.restore_type == Some(RestoreType::Replace) {
-        return Some(
-            "restoreType Replace is not implemented: use New with another clusterName, or delete the cluster and its volumes \
-             before, and create the EtcdRestore again",
-        );
-    }
-    spec.to_time.is_some().then_some(
-        "toTime is not implemented: this version restores whole copies, so remove it and name one of status.copies of the \
-         EtcdBackup in copyName",
+    (restore.spec.restore_type == Some(RestoreType::Replace)).then_some(
+        "restoreType Replace is not implemented: use New with another clusterName, or delete the cluster and its volumes \
+         before, and create the EtcdRestore again",
     )
 }
 
@@ -95,6 +91,9 @@ fn choice(restore: &EtcdRestore) -> Result<Choice, Obstacle> {
     let spec = &restore.spec;
     if let Some(revision) = spec.to_revision {
         return Ok(Choice::Revision(revision));
+    }
+    if let Some(time) = &spec.to_time {
+        return Ok(Choice::Time(time.0));
     }
     let Some(name) = &spec.copy_name else { return Ok(Choice::Newest) };
     name.parse().map(Choice::Named).map_err(|_| {
@@ -147,6 +146,7 @@ fn of_source(
         storage_type,
         schedule: None,
         time_zone: None,
+        continuous: None,
         suspend: false,
         s3,
         gcs,

@@ -3,7 +3,8 @@
 
 use k8s_openapi::api::batch::v1::{Job, JobSpec};
 use k8s_openapi::api::core::v1::{
-    Container, EmptyDirVolumeSource, EnvVar, PersistentVolumeClaim, PodSpec, PodTemplateSpec, Volume,
+    Container, EmptyDirVolumeSource, EnvVar, PersistentVolumeClaim, PodSpec, PodTemplateSpec,
+    ResourceRequirements, Volume,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::{Resource, ResourceExt};
@@ -12,7 +13,7 @@ use super::intent::{Choice, Intent};
 use super::mark::Mark;
 use crate::agent::restoration::{self, Restoration};
 use crate::agent::{Protocol, path};
-use crate::api::EtcdRestore;
+use crate::api::{self, EtcdRestore};
 use crate::backup::inputs::Inputs;
 use crate::backup::{FormatVersion, PROGRAM};
 use crate::desired::{Desired, container_security, pod_security};
@@ -27,7 +28,10 @@ use crate::version::Version;
 
 pub(super) const INSTALL: &str = "install-agent";
 pub(super) const FETCH: &str = "fetch";
+/// Instead of [`FETCH`], where what follows a copy is restored, too.
+pub(super) const REPLAY: &str = "replay";
 pub(super) const RESTORE: &str = "restore";
+const INSTALL_REPLAY: &str = "install-replay";
 const RUN_VOLUME: &str = "run";
 const IDENTITY_VOLUME: &str = "identity";
 const IDENTITY_DIRECTORY: &str = "/etc/etcd-backup/identity";
@@ -36,6 +40,8 @@ const IDENTITY_KEY: &str = "identity";
 /// The largest copy takes an hour or two; what takes longer does not progress.
 const DEADLINE_SECONDS: i64 = 6 * 3600;
 const GRACE_SECONDS: i64 = 30;
+/// Of the program and of transactions in flight.
+const REPLAY_BYTES: u64 = 256 << 20;
 /// Its `etcdutl` can raise revisions.
 const RAISES_REVISIONS: Version = Version::new(3, 5, 10);
 /// Restores for older versions: their data has the same format.
@@ -96,8 +102,13 @@ impl Plan<'_> {
         volumes.extend(store_volumes(&self.intent.store, &security));
         let identity = self.intent.identity.clone();
         volumes.extend(identity.map(|secret| secret_volume(IDENTITY_VOLUME, secret, &security)));
+        let mut init_containers = vec![self.install()];
+        match self.target() {
+            Some(target) => init_containers.extend([self.install_replay(), self.replay(form, &target)]),
+            None => init_containers.push(self.fetch()),
+        }
         PodSpec {
-            init_containers: Some(vec![self.install(), self.fetch()]),
+            init_containers: Some(init_containers),
             containers: vec![self.restore(form)],
             volumes: Some(volumes),
             restart_policy: Some("Never".into()),
@@ -126,23 +137,54 @@ impl Plan<'_> {
         }
     }
 
-    /// It checks everything that can be checked before it writes anything, and nothing if the volume is complete.
+    fn install_replay(&self) -> Container {
+        let command = vec![format!("/{PROGRAM}"), "install".into(), path::RUN.into()];
+        Container { name: INSTALL_REPLAY.into(), command: Some(command), ..self.install() }
+    }
+
+    /// None for a whole copy.
+    fn target(&self) -> Option<String> {
+        match &self.intent.choice {
+            Choice::Newest | Choice::Named(_) => None,
+            Choice::Revision(revision) => Some(format!("--to-revision={revision}")),
+            Choice::Time(time) => Some(format!("--to-time={time}")),
+        }
+    }
+
     fn fetch(&self) -> Container {
+        let mut container = self.getting(FETCH, format!("/{PROGRAM}"));
+        if let Choice::Named(name) = &self.intent.choice {
+            container.command.get_or_insert_default().push(name.to_string());
+        }
+        container
+    }
+
+    /// In the image of etcd, whose program replays what the archive has.
+    fn replay(&self, form: &Form, target: &str) -> Container {
+        let mut container = self.getting(REPLAY, format!("{}/{PROGRAM}", path::RUN));
+        let scratch =
+            format!("--scratch={}/{}/{}", path::VOLUME, restoration::DIRECTORY, restoration::SCRATCH);
+        let more = [target.to_owned(), scratch, "--etcd=etcd".into(), "--etcdutl=etcdutl".into()];
+        container.command.get_or_insert_default().extend(more);
+        container.image = Some(image(form));
+        container.volume_mounts.get_or_insert_default().push(mount(RUN_VOLUME, path::RUN, true));
+        container.resources = Some(with_room(&form.resources));
+        container
+    }
+
+    /// It checks everything that can be checked before it writes anything, and nothing if the volume is complete.
+    fn getting(&self, verb: &str, program: String) -> Container {
         let inputs = serde_json::to_string(&self.inputs()).expect("text and numbers are always JSON");
-        let snapshot = format!("{}/{}/{}", path::VOLUME, restoration::DIRECTORY, restoration::SNAPSHOT);
+        let below = |file: &str| format!("{}/{}/{file}", path::VOLUME, restoration::DIRECTORY);
         let version = self.desired.intent.form.version;
         let mut command = vec![
-            format!("/{PROGRAM}"),
-            FETCH.into(),
-            format!("--output={snapshot}"),
+            program,
+            verb.into(),
+            format!("--output={}", below(restoration::SNAPSHOT)),
             format!("--for-etcd={version}"),
             format!("--unless-exists={}/{}", path::VOLUME, restoration::RESULT),
+            format!("--highest={}", below(restoration::HIGHEST)),
         ];
-        match &self.intent.choice {
-            Choice::Newest => {}
-            Choice::Named(name) => command.push(name.to_string()),
-            Choice::Revision(revision) => command.push(format!("--revision={revision}")),
-        }
         let mut mounts = vec![mount(DATA_VOLUME, path::VOLUME, false)];
         mounts.extend(store_mounts(&self.intent.store));
         if self.intent.identity.is_some() {
@@ -150,7 +192,7 @@ impl Plan<'_> {
             mounts.push(mount(IDENTITY_VOLUME, IDENTITY_DIRECTORY, true));
         }
         Container {
-            name: FETCH.into(),
+            name: verb.into(),
             image: Some(self.desired.agent_image.into()),
             command: Some(command),
             env: Some(environment(&self.intent.store, &inputs)),
@@ -169,7 +211,7 @@ impl Plan<'_> {
         let variable = EnvVar { name: restoration::VARIABLE.into(), value: Some(text), value_from: None };
         Container {
             name: RESTORE.into(),
-            image: Some(Form { version: restored_with(form.version), ..form.clone() }.image()),
+            image: Some(image(form)),
             command: Some(vec![format!("{}/{}", path::RUN, path::PROGRAM), RESTORE.into()]),
             env: Some(vec![variable]),
             volume_mounts: Some(vec![
@@ -212,6 +254,21 @@ pub(super) fn restoration(
         peer_url: peer_url(scheme, &desired.names.pod_host(Ordinal(0))),
         bump_revision,
     }
+}
+
+fn image(form: &Form) -> String {
+    Form { version: restored_with(form.version), ..form.clone() }.image()
+}
+
+/// Beside etcd, which has what a member has, the program needs memory.
+fn with_room(of_member: &ResourceRequirements) -> ResourceRequirements {
+    let mut resources = of_member.clone();
+    if let Some(memory) = resources.limits.as_mut().and_then(|limits| limits.get_mut("memory"))
+        && let Some(bytes) = api::Quantity::Text(memory.0.clone()).bytes()
+    {
+        memory.0 = api::Quantity::of_bytes(bytes.saturating_add(REPLAY_BYTES)).to_string();
+    }
+    resources
 }
 
 /// Whose `etcdutl` restores for this version.

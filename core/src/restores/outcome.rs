@@ -5,7 +5,7 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 
-use super::job::{FETCH, RESTORE};
+use super::job::{FETCH, REPLAY, RESTORE};
 use super::mark::{Attempt, Mark};
 use crate::agent::restoration::Restored;
 use crate::backup::report::{Done, Summary};
@@ -31,6 +31,8 @@ pub enum State {
     Starting(Option<Blocked>),
     /// The copy is on its way to the volume.
     Fetching,
+    /// So is what the archive has after it.
+    Replaying,
     Restoring,
     Ended(Result<Success, Failed>),
 }
@@ -40,6 +42,8 @@ pub struct Success {
     pub restored: Restored,
     /// None if the report of an earlier container was lost.
     pub copy: Option<Summary>,
+    /// How many revisions of the archive follow it. None for a whole copy.
+    pub replayed: Option<i64>,
 }
 
 impl Run {
@@ -66,11 +70,14 @@ fn state(job: &Job, pod: Option<&Pod>, created: Timestamp, now: Timestamp) -> St
     match Progress::of(job, pod, created, now) {
         Progress::Starting(blocked) => State::Starting(blocked),
         Progress::Working => {
-            let has_fetched = pod.is_some_and(|pod| {
-                let mut fetching = containers(pod).filter(|it| it.name == FETCH);
-                fetching.any(|it| terminated(it).is_some_and(|end| end.exit_code == 0))
-            });
-            if has_fetched { State::Restoring } else { State::Fetching }
+            let named = |name| pod.and_then(|pod| containers(pod).find(|it| it.name == name));
+            let replay = named(REPLAY);
+            let getting = named(FETCH).or(replay);
+            match getting.and_then(terminated) {
+                Some(end) if end.exit_code == 0 => State::Restoring,
+                Some(_) | None if replay.is_some() => State::Replaying,
+                Some(_) | None => State::Fetching,
+            }
         }
         Progress::Over { at: _, failed: Some(failed) } => State::Ended(Err(failure(pod, failed))),
         Progress::Over { at: _, failed: None } => State::Ended(success(pod)),
@@ -83,12 +90,13 @@ fn success(pod: Option<&Pod>) -> Result<Success, Failed> {
         let restored = containers(pod).find(|it| it.name == RESTORE)?;
         serde_json::from_str(terminated(restored)?.message.as_deref()?.trim()).ok()
     });
-    let copy = match done(pod, FETCH) {
-        Some(Done::Fetch { copy }) => Some(copy),
-        _ => None,
+    let (copy, replayed) = match done(pod, FETCH).or_else(|| done(pod, REPLAY)) {
+        Some(Done::Fetch { copy }) => (Some(copy), None),
+        Some(Done::Replay { copy, replayed, .. }) => (Some(copy), Some(replayed)),
+        _ => (None, None),
     };
     let lost = "the pod of the attempt was deleted before its result was read";
     message
-        .map(|restored| Success { restored, copy })
+        .map(|restored| Success { restored, copy, replayed })
         .ok_or_else(|| Failed { reason: reason::RUN_LOST, message: lost.into() })
 }

@@ -20,6 +20,9 @@ pub(super) fn of_attempt(run: &Run) -> Standing {
         }
         State::Starting(None) => Standing::Works(format!("Job {job} starts")),
         State::Fetching => Standing::Works(format!("Job {job} fetches the copy to the volume")),
+        State::Replaying => {
+            Standing::Works(format!("Job {job} fetches the copy and replays the archive after it"))
+        }
         State::Restoring => Standing::Works(format!("Job {job} makes the data of etcd from the copy")),
         State::Ended(_) => Standing::Works(format!("Job {job} has ended")),
     }
@@ -115,13 +118,25 @@ fn working(standing: &Standing) -> Option<(&'static str, String)> {
 }
 
 fn completed(recorded: &EtcdRestoreStatus) -> String {
-    let EtcdRestoreStatus { restored_cluster, copy_name, restored_revision, served_revision, .. } = recorded;
+    let EtcdRestoreStatus {
+        restored_cluster,
+        copy_name,
+        restored_revision,
+        served_revision,
+        replayed_revisions,
+        ..
+    } = recorded;
     let cluster = restored_cluster.as_deref().unwrap_or_default();
     let copy = copy_name.as_ref().map_or_else(|| "the copy".to_owned(), |name| format!("copy {name}"));
     let number = |revision: &Option<i64>| revision.unwrap_or_default();
-    format!(
-        "EtcdCluster {cluster} serves {copy}, which has revision {}; its own revisions begin at {}",
-        number(restored_revision),
-        number(served_revision)
-    )
+    let (restored, served) = (number(restored_revision), number(served_revision));
+    match replayed_revisions.filter(|count| *count > 0) {
+        Some(count) => format!(
+            "EtcdCluster {cluster} serves revision {restored}, which is {copy} and {count} revisions of the archive; its own \
+             revisions begin at {served}; users, roles, and leases without keys are those of the copy"
+        ),
+        None => format!(
+            "EtcdCluster {cluster} serves {copy}, which has revision {restored}; its own revisions begin at {served}"
+        ),
+    }
 }

@@ -354,7 +354,8 @@ fn the_job_has_the_volume_and_no_token_and_each_container_has_what_it_needs() {
         command(1),
         format!(
             "/etcd-backup fetch --output=/var/lib/etcd/restore/snapshot.db --for-etcd=3.5.5 \
-             --unless-exists=/var/lib/etcd/restored.json {COPY} --identity=/etc/etcd-backup/identity/identity"
+             --unless-exists=/var/lib/etcd/restored.json --highest=/var/lib/etcd/restore/highest-revision \
+             --identity=/etc/etcd-backup/identity/identity {COPY}"
         )
     );
     let variables = init[1].env.clone().unwrap_or_default();
@@ -386,15 +387,80 @@ fn the_job_has_the_volume_and_no_token_and_each_container_has_what_it_needs() {
 }
 
 #[test]
-fn revisions_stay_as_they_are_only_on_request_and_a_revision_is_looked_for_in_the_store() {
-    let mut world = World::new(restore(json!({"revisionBump": "Disabled", "toRevision": 7})));
+fn revisions_stay_as_they_are_only_on_request() {
+    let mut world = World::new(restore(json!({"revisionBump": "Disabled"})));
     world.settle().cluster_is_prepared();
     let pod = world.jobs[0].spec.as_ref().and_then(|it| it.template.spec.clone()).expect("it has a pod");
     let text = pod.containers[0].env.as_ref().and_then(|it| it[0].value.clone()).unwrap_or_default();
     let restoration: Restoration = serde_json::from_str(&text).expect("it can be read");
     assert_eq!(restoration.bump_revision, None);
-    let command = pod.init_containers.unwrap_or_default()[1].command.clone().unwrap_or_default().join(" ");
-    assert!(command.contains("--revision=7"), "{command}");
+}
+
+/// etcd is in its own image, and the program is brought there.
+#[test]
+fn a_revision_and_a_moment_are_replayed_in_the_image_of_etcd() {
+    let moment = "2026-11-18T02:00:00.5Z";
+    for (field, value, target) in [
+        ("toRevision", json!(7), "--to-revision=7".to_owned()),
+        ("toTime", json!(moment), format!("--to-time={moment}")),
+    ] {
+        let template = json!({"size": 1, "version": "3.5.5", "resources": {"limits": {"memory": "1Gi"}}});
+        let mut world =
+            World::new(restore(json!({field: value, "clusterTemplate": template, "identitySecret": "age"})));
+        world.settle().cluster_is_prepared();
+        let pod = world.jobs[0].spec.as_ref().and_then(|it| it.template.spec.clone()).expect("it has a pod");
+        let init = pod.init_containers.unwrap_or_default();
+        let names: Vec<_> = init.iter().map(|it| it.name.as_str()).collect();
+        assert_eq!(names, ["install-agent", "install-replay", "replay"]);
+        assert_eq!(
+            init[1].command.clone().unwrap_or_default().join(" "),
+            "/etcd-backup install /run/etcd-agent"
+        );
+        assert_eq!(
+            (init[1].image.as_deref(), init[2].image.as_deref()),
+            (Some("operator"), Some("quay.io/coreos/etcd:v3.5.35"))
+        );
+        assert_eq!(
+            init[2].command.clone().unwrap_or_default().join(" "),
+            format!(
+                "/run/etcd-agent/etcd-backup replay --output=/var/lib/etcd/restore/snapshot.db --for-etcd=3.5.5 \
+                 --unless-exists=/var/lib/etcd/restored.json --highest=/var/lib/etcd/restore/highest-revision \
+                 --identity=/etc/etcd-backup/identity/identity {target} --scratch=/var/lib/etcd/restore/scratch --etcd=etcd \
+                 --etcdutl=etcdutl"
+            )
+        );
+        let limits = init[2].resources.as_ref().and_then(|it| it.limits.clone()).unwrap_or_default();
+        assert_eq!(limits["memory"].0, "1280Mi");
+        let mounted: Vec<_> = init[2].volume_mounts.iter().flatten().map(|it| it.name.as_str()).collect();
+        assert_eq!(mounted, ["data", "store-ca", "identity", "run"]);
+        for container in &init {
+            let security = container.security_context.as_ref().expect("it is restricted");
+            assert_eq!(security.allow_privilege_escalation, Some(false), "{}", container.name);
+        }
+    }
+}
+
+#[test]
+fn what_was_replayed_is_in_the_status_with_what_it_cannot_have() {
+    let mut world = World::new(restore(json!({"toRevision": 12})));
+    world.settle().cluster_is_prepared();
+    let mut replayed = fetched();
+    (replayed["verb"], replayed["revision"], replayed["replayed"]) = (json!("replay"), json!(12), json!(7));
+    world.succeed();
+    let (_, pod) = world.pods.last_mut().expect("it is there");
+    let statuses =
+        pod.status.as_mut().and_then(|it| it.init_container_statuses.as_mut()).expect("they are there");
+    statuses[0] = serde_json::from_value(ended("replay", 0, &replayed.to_string())).expect("a status");
+    world.settle().cluster_serves();
+    let status = world.status();
+    assert_eq!((status.phase, status.replayed_revisions), (Some(RestorePhase::Completed), Some(7)));
+    assert_eq!(status.copy_name.as_deref(), Some(COPY));
+    let ready = find(&status.conditions, condition::READY).expect("it is there");
+    assert!(
+        ready.message.contains("7 revisions of the archive") && ready.message.contains("users, roles"),
+        "{}",
+        ready.message
+    );
 }
 
 #[test]
@@ -433,11 +499,6 @@ fn what_is_wrong_with_a_restore_is_named_before_anything_is_created() {
             json!({"backupName": null, "source": {"storageType": "S3", "s3": {"bucket": "b"}, "clusterID": "kv"}}),
             "InvalidSpec",
             "spec.source.clusterID",
-        ),
-        (
-            json!({"toTime": "2026-11-18T02:00:00Z"}),
-            "NotImplemented",
-            "remove it and name one of status.copies",
         ),
         (json!({"restoreType": "Replace"}), "NotImplemented", "use New with another clusterName"),
     ] {

@@ -5,6 +5,7 @@ use crate::api::{EtcdBackupSpec, StorageType, Verification};
 use crate::schedule::{has_five_fields, is_expression, is_time_zone};
 
 const MAX_SCHEDULE_LENGTH: usize = 128;
+const MAX_FLUSH_INTERVAL_SECONDS: i32 = 3600;
 const MAX_RECIPIENTS: usize = 16;
 /// `age1` and 58 characters.
 const RECIPIENT_LENGTH: usize = 62;
@@ -128,6 +129,15 @@ pub(super) const RULES: &[Rule<EtcdBackupSpec>] = &[
         },
     },
     Rule {
+        at: "continuous.flushIntervalSeconds",
+        server: Server::Schema,
+        message: "must be 1 to 3600 seconds",
+        broken: |backup| {
+            let interval = backup.continuous.and_then(|it| it.flush_interval_seconds);
+            interval.is_some_and(|it| !(1..=MAX_FLUSH_INTERVAL_SECONDS).contains(&it))
+        },
+    },
+    Rule {
         at: "encryption.recipients",
         server: Server::Schema,
         message: "must be 1 to 16 public keys of age, which begin with age1 and have 62 characters: age-keygen -y prints \
@@ -233,6 +243,8 @@ mod tests {
             (json!({"s3": {"bucket": "b", "endpoint": "minio:9000"}}), "https://"),
             (json!({"retentionPolicy": {"maxAge": "30"}}), "36h, 30d or 8w"),
             (json!({"retentionPolicy": {"maxBackups": -1}}), "0 or more"),
+            (json!({"continuous": {"flushIntervalSeconds": 0}}), "1 to 3600 seconds"),
+            (json!({"continuous": {"flushIntervalSeconds": 3601}}), "1 to 3600 seconds"),
             (json!({"encryption": {"recipients": []}}), "public keys of age"),
             (json!({"encryption": {"recipients": [key.to_uppercase()]}}), "public keys of age"),
         ] {
@@ -241,6 +253,7 @@ mod tests {
         }
         let all = json!({
             "clusterNamespace": "ns", "schedule": "0 2 * * *", "timeZone": "Europe/Berlin", "suspend": true,
+            "continuous": {"flushIntervalSeconds": 5},
             "s3": {
                 "bucket": "b", "region": "r", "endpoint": "https://minio:9000", "forcePathStyle": false, "caSecret": "ca",
                 "accessKeySecret": "s", "secretKeySecret": "s", "path": "a/b/",

@@ -33,6 +33,15 @@ pub fn of_change(before: Option<&EtcdBackupStatus>, after: &EtcdBackupStatus) ->
         let is_warning = ready.status != "True" || ready.reason == reason::RETENTION_FAILED;
         events.push(Event::new(is_warning, &ready.reason, ACTION, ready.message.clone()));
     }
+    if let Some(archiving) = changed(condition::ARCHIVING) {
+        let then = find(&before.conditions, condition::ARCHIVING);
+        let is_new =
+            then.is_none_or(|then| (&then.status, &then.reason) != (&archiving.status, &archiving.reason));
+        let is_warning = archiving.status != "True";
+        if is_new && archiving.reason != reason::ARCHIVER_STARTING {
+            events.push(Event::new(is_warning, &archiving.reason, ACTION, archiving.message.clone()));
+        }
+    }
     let stalled = changed(condition::STALLED).filter(|it| it.status == "True" && !has_ended);
     let waits = changed(condition::RECONCILING).filter(|it| {
         let is_work = [reason::BACKUP_RUNNING, reason::RETRY_PENDING].contains(&it.reason.as_str());

@@ -15,11 +15,14 @@ pub const VOLUME_DIRECTORY: &str = "/var/lib/etcd-backup";
 /// Where the Secret with the authorities of the store is mounted.
 pub const STORE_CA_DIRECTORY: &str = "/etc/etcd-backup/store-ca";
 pub const STORE_CA_FILE: &str = "/etc/etcd-backup/store-ca/ca.crt";
+const FLUSH_INTERVAL_SECONDS: i32 = 5;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Intent {
     /// None: one run.
     pub schedule: Option<Schedule>,
+    /// How often the archiver stores what was written, in seconds. None: no continuous archive.
+    pub flush_interval_seconds: Option<i32>,
     pub is_suspended: bool,
     pub store: Store,
     pub credentials: Vec<Credential>,
@@ -66,6 +69,9 @@ impl Intent {
         let authorities = spec.s3.as_ref().and_then(|s3| s3.ca_secret.clone());
         Some(Self {
             schedule,
+            flush_interval_seconds: spec
+                .continuous
+                .map(|it| it.flush_interval_seconds.unwrap_or(FLUSH_INTERVAL_SECONDS)),
             is_suspended: spec.suspend,
             store: Store {
                 place,

@@ -32,7 +32,7 @@ const COPIES_VOLUME: &str = "copies";
 /// The largest copy takes an hour or two; what takes longer does not progress.
 pub const RUN_DEADLINE: SignedDuration = SignedDuration::from_hours(6);
 /// Finished Jobs are deleted much earlier, except those of an EtcdBackup that is gone.
-const KEEP_SECONDS: i32 = 7 * 24 * 3600;
+pub(super) const KEEP_SECONDS: i32 = 7 * 24 * 3600;
 /// To remove what was uploaded so far.
 const GRACE_SECONDS: i64 = 30;
 /// Names of Jobs become labels of their pods, which have at most 63 characters.
@@ -55,6 +55,9 @@ pub struct Mark {
     /// The token of the cluster that waits for the copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<String>,
+    /// Which copy that the continuous archive asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archive_copy: Option<i64>,
     pub retries: u32,
     /// Where copies of the cluster are stored.
     pub location: String,
@@ -67,30 +70,27 @@ impl Mark {
 
     /// The same for the same run, so that a repeated creation creates nothing.
     pub fn job_name(&self) -> String {
-        let name: String = self.name.replace('.', "-").chars().take(LONGEST_NAME).collect();
-        let uid: String = self.uid.chars().take(UID_DIGITS).collect();
-        let slot = match (&self.request, self.scheduled_time) {
-            (Some(token), _) => format!("r{token}"),
-            (None, Some(time)) => (time.as_second() / SECONDS_PER_MINUTE).to_string(),
-            (None, None) => format!("g{}", self.generation),
+        let slot = match (&self.request, self.scheduled_time, self.archive_copy) {
+            (Some(token), ..) => format!("r{token}"),
+            (None, Some(time), _) => (time.as_second() / SECONDS_PER_MINUTE).to_string(),
+            (None, None, Some(number)) => format!("a{number}"),
+            (None, None, None) => format!("g{}", self.generation),
         };
-        format!("{}-{uid}-{slot}-{}", name.trim_end_matches('-'), self.retries)
+        format!("{}-{slot}-{}", prefix(&self.name, &self.uid), self.retries)
     }
+}
+
+/// What names of the Jobs of an EtcdBackup begin with.
+pub(super) fn prefix(name: &str, uid: &str) -> String {
+    let name: String = name.replace('.', "-").chars().take(LONGEST_NAME).collect();
+    let uid: String = uid.chars().take(UID_DIGITS).collect();
+    format!("{}-{uid}", name.trim_end_matches('-'))
 }
 
 /// None before the cluster has an ID.
 pub fn job(backup: &EtcdBackup, intent: &Intent, cluster: &Cluster, mark: &Mark, image: &str) -> Option<Job> {
     let annotation = serde_json::to_string(mark).expect("text and numbers are always JSON");
-    let labels = BTreeMap::from([
-        (NAME_LABEL.into(), PROGRAM.into()),
-        (MANAGED_BY_LABEL.into(), FIELD_MANAGER.into()),
-        (BACKUP_LABEL.into(), cluster.names.cluster.clone()),
-    ]);
-    let marked = ObjectMeta {
-        labels: Some(labels),
-        annotations: Some(BTreeMap::from([(RUN_ANNOTATION.into(), annotation)])),
-        ..ObjectMeta::default()
-    };
+    let marked = marked(cluster, RUN_ANNOTATION, annotation);
     let metadata = ObjectMeta {
         name: Some(mark.job_name()),
         namespace: Some(cluster.names.namespace.clone()),
@@ -102,14 +102,28 @@ pub fn job(backup: &EtcdBackup, intent: &Intent, cluster: &Cluster, mark: &Mark,
         backoff_limit: Some(0),
         active_deadline_seconds: Some(RUN_DEADLINE.as_secs()),
         ttl_seconds_after_finished: Some(KEEP_SECONDS),
-        template: PodTemplateSpec { metadata: Some(marked), spec: Some(pod(intent, cluster, image)?) },
+        template: PodTemplateSpec { metadata: Some(marked), spec: Some(runs(intent, cluster, image)?) },
         ..JobSpec::default()
     };
     Some(Job { metadata, spec: Some(spec), status: None })
 }
 
+/// What selects and describes a Job and its pod.
+pub(super) fn marked(cluster: &Cluster, annotation: &str, value: String) -> ObjectMeta {
+    let labels = BTreeMap::from([
+        (NAME_LABEL.into(), PROGRAM.into()),
+        (MANAGED_BY_LABEL.into(), FIELD_MANAGER.into()),
+        (BACKUP_LABEL.into(), cluster.names.cluster.clone()),
+    ]);
+    ObjectMeta {
+        labels: Some(labels),
+        annotations: Some(BTreeMap::from([(annotation.into(), value)])),
+        ..ObjectMeta::default()
+    }
+}
+
 /// Kubernetes deletes what an object of another namespace owns.
-fn owner(backup: &EtcdBackup, namespace: &str) -> Option<OwnerReference> {
+pub(super) fn owner(backup: &EtcdBackup, namespace: &str) -> Option<OwnerReference> {
     (backup.namespace().as_deref() == Some(namespace)).then(|| OwnerReference {
         api_version: EtcdBackup::api_version(&()).into_owned(),
         kind: EtcdBackup::kind(&()).into_owned(),
@@ -120,9 +134,25 @@ fn owner(backup: &EtcdBackup, namespace: &str) -> Option<OwnerReference> {
     })
 }
 
-fn pod(intent: &Intent, cluster: &Cluster, image: &str) -> Option<PodSpec> {
-    let inputs = serde_json::to_string(&inputs(intent, cluster)?).expect("text and numbers are always JSON");
-    let container = |verb: &str| Container {
+fn runs(intent: &Intent, cluster: &Cluster, image: &str) -> Option<PodSpec> {
+    let inputs = inputs(intent, cluster)?;
+    let container = |verb: &str| container(verb, intent, cluster, &inputs, image);
+    let verbs: &[&str] = if intent.retention.is_some() { &[PROBE, TAKE, PRUNE] } else { &[PROBE, TAKE] };
+    let (last, first) = verbs.split_last()?;
+    let first = first.iter().map(|verb| container(verb)).collect();
+    Some(PodSpec { init_containers: Some(first), ..pod(intent, cluster, container(last)) })
+}
+
+/// One container with the program, for one verb.
+pub(super) fn container(
+    verb: &str,
+    intent: &Intent,
+    cluster: &Cluster,
+    inputs: &Inputs,
+    image: &str,
+) -> Container {
+    let inputs = serde_json::to_string(inputs).expect("text and numbers are always JSON");
+    Container {
         name: verb.into(),
         image: Some(image.into()),
         command: Some(vec![format!("/{PROGRAM}"), verb.into()]),
@@ -133,12 +163,13 @@ fn pod(intent: &Intent, cluster: &Cluster, image: &str) -> Option<PodSpec> {
         // The program writes its result there; a crash leaves the end of its log.
         termination_message_policy: Some("FallbackToLogsOnError".into()),
         ..Container::default()
-    };
-    let verbs: &[&str] = if intent.retention.is_some() { &[PROBE, TAKE, PRUNE] } else { &[PROBE, TAKE] };
-    let (last, first) = verbs.split_last()?;
-    Some(PodSpec {
-        init_containers: Some(first.iter().map(|verb| container(verb)).collect()),
-        containers: vec![container(last)],
+    }
+}
+
+/// With this container and no token of Kubernetes.
+pub(super) fn pod(intent: &Intent, cluster: &Cluster, container: Container) -> PodSpec {
+    PodSpec {
+        containers: vec![container],
         volumes: Some(volumes(intent, cluster)).filter(|volumes| !volumes.is_empty()),
         restart_policy: Some("Never".into()),
         automount_service_account_token: Some(false),
@@ -149,10 +180,11 @@ fn pod(intent: &Intent, cluster: &Cluster, image: &str) -> Option<PodSpec> {
         tolerations: Some(cluster.rules.tolerations.clone()).filter(|it| !it.is_empty()),
         image_pull_secrets: cluster.rules.image_pull_secrets.clone(),
         ..PodSpec::default()
-    })
+    }
 }
 
-fn inputs(intent: &Intent, cluster: &Cluster) -> Option<Inputs> {
+/// None before the cluster has an ID.
+pub(super) fn inputs(intent: &Intent, cluster: &Cluster) -> Option<Inputs> {
     let file = |key: &str| format!("{TLS_DIRECTORY}/{key}");
     let tls = cluster.uses_tls().then(|| Tls {
         ca_file: file(AUTHORITY_KEY),

@@ -232,7 +232,7 @@ fn exited(verb: &str, ended: &ContainerStateTerminated) -> Failed {
 }
 
 /// As conditions name it.
-fn word(reason: &Word<Reason>) -> &'static str {
+pub(super) fn word(reason: &Word<Reason>) -> &'static str {
     match reason.known() {
         Some(Reason::InvalidConfiguration) => reason::INVALID_CONFIGURATION,
         Some(Reason::StoreUnreachable) => reason::STORE_UNREACHABLE,
@@ -244,7 +244,9 @@ fn word(reason: &Word<Reason>) -> &'static str {
         Some(Reason::CopyNotFound) => reason::COPY_NOT_FOUND,
         Some(Reason::CopyUnusable) => reason::COPY_UNUSABLE,
         Some(Reason::OutputFailed) => reason::OUTPUT_FAILED,
-        // Of the archive, which no Job uses.
-        Some(Reason::ChainBroken | Reason::CopyNeeded | Reason::ReplayFailed) | None => reason::RUN_FAILED,
+        Some(Reason::ChainBroken) => reason::CHAIN_BROKEN,
+        Some(Reason::CopyNeeded) => reason::COPY_NEEDED,
+        Some(Reason::ReplayFailed) => reason::REPLAY_FAILED,
+        None => reason::RUN_FAILED,
     }
 }

@@ -84,7 +84,7 @@ impl World {
         for write in decision.writes {
             match write {
                 Write::Create(job) if self.jobs.iter().any(|it| it.name_any() == job.name_any()) => {}
-                write @ (Write::Create(_) | Write::Delete { .. }) => self.apply(write),
+                write @ (Write::Create(_) | Write::Token(_) | Write::Delete { .. }) => self.apply(write),
             }
         }
     }

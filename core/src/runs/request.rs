@@ -2,6 +2,7 @@
 
 use http::Request;
 use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 use kube::core::Request as Builder;
 use kube::core::Resource;
@@ -14,11 +15,13 @@ use crate::names::FIELD_MANAGER;
 
 const VALID: &str = "names of objects are valid in a URL, and objects are JSON";
 
-/// Of a Job.
+/// Of a Job, or of what it needs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Write {
     /// If there is none of this name.
     Create(Box<Job>),
+    /// With a token that nobody has, if there is none of this name.
+    Token(Box<Secret>),
     /// If it is still the one with this UID.
     Delete { namespace: String, name: String, uid: String },
 }
@@ -31,12 +34,15 @@ impl Write {
 
 pub fn http(write: &Write) -> Request<Vec<u8>> {
     let jobs = |namespace: &str| Builder::new(Job::url_path(&(), Some(namespace)));
+    let post = || PostParams { field_manager: Some(FIELD_MANAGER.into()), ..PostParams::default() };
     let request = match write {
         Write::Create(job) => {
-            let parameters =
-                PostParams { field_manager: Some(FIELD_MANAGER.into()), ..PostParams::default() };
             let namespace = job.namespace().unwrap_or_default();
-            jobs(&namespace).create(&parameters, json!(job).to_string().into_bytes())
+            jobs(&namespace).create(&post(), json!(job).to_string().into_bytes())
+        }
+        Write::Token(secret) => {
+            let secrets = Builder::new(Secret::url_path(&(), secret.namespace().as_deref()));
+            secrets.create(&post(), json!(secret).to_string().into_bytes())
         }
         Write::Delete { namespace, name, uid } => {
             let preconditions = Preconditions { uid: Some(uid.clone()), resource_version: None };

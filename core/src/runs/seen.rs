@@ -13,6 +13,7 @@ use crate::observed::ClusterId;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cluster {
     pub names: Names,
+    pub uid: Option<String>,
     /// None before it has bootstrapped.
     pub id: Option<ClusterId>,
     pub is_stopped: bool,
@@ -51,6 +52,7 @@ impl Cluster {
         };
         let status = cluster.status.as_ref();
         Self {
+            uid: cluster.uid(),
             id: status.and_then(|it| cluster_id(it.cluster_id.as_deref()?)),
             is_stopped: cluster.spec.size == 0,
             is_deleting: cluster.metadata.deletion_timestamp.is_some(),

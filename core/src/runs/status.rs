@@ -5,7 +5,7 @@ use kube::ResourceExt;
 
 use super::outcome::{Ended, Run};
 use super::{Intent, Seen, Standing, cluster_namespace, generation};
-use crate::api::{BackupPhase, CopyStatus, EtcdBackupStatus, RunStatus, Verification};
+use crate::api::{BackupPhase, CopyStatus, EtcdBackup, EtcdBackupStatus, RunStatus, Verification};
 use crate::backup::layout::data_file;
 use crate::backup::manifest;
 use crate::backup::report::Summary;
@@ -30,6 +30,7 @@ pub(super) fn record(before: &EtcdBackupStatus, run: &Run, ended: &Ended) -> Etc
         generation: mark.generation,
         scheduled_time: mark.scheduled_time.map(Time),
         request: mark.request.clone(),
+        archive_copy: mark.archive_copy,
         retries: i32::try_from(mark.retries).unwrap_or(i32::MAX),
         failure: ended.failure.as_ref().map(|it| it.reason.to_owned()),
         message: ended.failure.as_ref().map(|it| it.message.clone()),
@@ -43,7 +44,7 @@ pub(super) fn record(before: &EtcdBackupStatus, run: &Run, ended: &Ended) -> Etc
             .as_ref()
             .map(|_| last_run.clone())
             .or(before.last_requested_run.clone()),
-        last_run: Some(last_run),
+        last_run: Some(last_run.clone()),
         consecutive_failures: failed
             .then(|| before.consecutive_failures.unwrap_or_default().saturating_add(1)),
         ..before.clone()
@@ -51,6 +52,13 @@ pub(super) fn record(before: &EtcdBackupStatus, run: &Run, ended: &Ended) -> Etc
     next.copies.retain(|copy| !ended.deleted.iter().any(|name| name.as_str() == copy.name));
     if !failed {
         next.last_success_time = Some(Time(ended.at));
+    }
+    if let Some(archive) = &mut next.archive {
+        // Any copy will do.
+        archive.copy_needed &= failed;
+        if mark.archive_copy.is_some() {
+            archive.last_copy_run = Some(last_run);
+        }
     }
     if let Some(summary) = &ended.copy {
         let copy = copy(summary, &mark.location);
@@ -93,11 +101,13 @@ pub(super) fn of(
     recorded: EtcdBackupStatus,
     active: Option<&Run>,
     standing: &Standing,
+    archiving: Option<Fact>,
 ) -> EtcdBackupStatus {
     let backup = seen.backup;
     let conditions = ours(&recorded.conditions);
     let history = History { before: &conditions, generation: backup.metadata.generation, now: seen.now };
-    let facts = facts(seen, &recorded, standing);
+    let mut facts = facts(seen, &recorded, standing);
+    facts.extend(archiving);
     let scheduled = intent.filter(|intent| !intent.is_suspended).and_then(|intent| intent.schedule.as_ref());
     let started = active.map(|run| run.mark.scheduled_time.map(Time)).unwrap_or_default();
     let last_schedule = recorded.last_run.as_ref().and_then(|run| run.scheduled_time.clone());
@@ -149,7 +159,7 @@ fn facts(seen: &Seen<'_>, recorded: &EtcdBackupStatus, standing: &Standing) -> V
         fact(condition::READY, ready.0, ready.1),
         match working {
             Some(what) => fact(condition::RECONCILING, Value::True, what),
-            None => fact(condition::RECONCILING, Value::False, resting(standing)),
+            None => fact(condition::RECONCILING, Value::False, resting(seen.backup, standing)),
         },
         match blocked {
             Some(why) => fact(condition::STALLED, Value::True, why),
@@ -244,10 +254,13 @@ fn working(standing: &Standing) -> Option<(&'static str, String)> {
     }
 }
 
-fn resting(standing: &Standing) -> (&'static str, String) {
+fn resting(backup: &EtcdBackup, standing: &Standing) -> (&'static str, String) {
     match standing {
         Standing::Suspended => {
             (reason::SUSPENDED, "spec.suspend is true: no run starts until it is set to false".into())
+        }
+        Standing::Rests if backup.spec.schedule.is_none() => {
+            (reason::UP_TO_DATE, "the next copy is taken when the archive needs one".into())
         }
         Standing::Rests => (reason::UP_TO_DATE, "the next run starts at nextRunTime".into()),
         Standing::Invalid(_)

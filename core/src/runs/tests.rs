@@ -1,3 +1,5 @@
+mod archive;
+
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
@@ -63,12 +65,24 @@ struct World {
     pods: Vec<(String, Pod)>,
     now: Timestamp,
     statuses: usize,
+    /// What the archiver that runs answers.
+    heard: Option<Heard>,
+    tokens: usize,
 }
 
 impl World {
     fn new(backup: EtcdBackup) -> Self {
         let now = at(CREATED);
-        Self { backup, cluster: Some(cluster()), jobs: Vec::new(), pods: Vec::new(), now, statuses: 0 }
+        Self {
+            backup,
+            cluster: Some(cluster()),
+            jobs: Vec::new(),
+            pods: Vec::new(),
+            now,
+            statuses: 0,
+            heard: None,
+            tokens: 0,
+        }
     }
 
     fn runs(&self) -> Vec<Run> {
@@ -76,10 +90,18 @@ impl World {
         self.jobs.iter().filter_map(|job| Run::of(job, pod(job), self.now)).collect()
     }
 
+    fn archivers(&self) -> Vec<Archiver> {
+        let pod = |job: &Job| self.pods.iter().find(|(name, _)| *name == job.name_any()).map(|(_, pod)| pod);
+        self.jobs.iter().filter_map(|job| Archiver::of(job, pod(job), self.now)).collect()
+    }
+
     fn decide(&self) -> Decision {
         let runs = self.runs();
         let (backup, cluster) = (&self.backup, self.cluster.as_ref());
-        let seen = Seen { backup, cluster, runs: &runs, image: "operator", trouble: None, now: self.now };
+        let (archivers, heard) = (self.archivers(), self.heard.as_ref());
+        let (image, now) = ("operator", self.now);
+        let seen =
+            Seen { backup, cluster, runs: &runs, archivers: &archivers, heard, image, trouble: None, now };
         let decision = decide(&seen);
         assert_eq!(decision, decide(&seen), "the same observation has the same decision");
         decision
@@ -112,6 +134,7 @@ impl World {
                     Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(self.now));
                 self.jobs.push(*job);
             }
+            Write::Token(_) => self.tokens += 1,
             Write::Delete { name, .. } => self.jobs.retain(|job| job.name_any() != name),
         }
     }
@@ -123,12 +146,18 @@ impl World {
 
     /// The newest Job ends like this, with these containers.
     fn end(&mut self, type_: &str, containers: Value) -> &mut Self {
-        let job = self.jobs.last_mut().expect("there is a Job");
+        let name = self.jobs.iter().rfind(|job| Mark::on(*job).is_some()).map(ResourceExt::name_any);
+        self.end_of(&name.expect("there is a Job"), type_, containers)
+    }
+
+    fn end_of(&mut self, name: &str, type_: &str, containers: Value) -> &mut Self {
+        let job = self.jobs.iter_mut().find(|job| job.name_any() == name).expect("it is there");
         let condition = json!({"type": type_, "status": "True", "lastTransitionTime": self.now.to_string()});
         job.status = serde_json::from_value(json!({"conditions": [condition]})).expect("a status");
         let phase = if type_ == "Complete" { "Succeeded" } else { "Failed" };
         let pod = json!({"metadata": {"name": "p"}, "status": {"phase": phase, "initContainerStatuses": containers}});
         let name = job.name_any();
+        self.pods.retain(|(it, _)| *it != name);
         self.pods.push((name, serde_json::from_value(pod).expect("it is a pod")));
         self
     }

@@ -1,5 +1,6 @@
 //! Backups to a real S3 server over TLS, while clients write.
 
+mod continuous;
 mod restored;
 
 use std::collections::BTreeSet;
@@ -38,6 +39,9 @@ pub fn tests(field: &Topology) -> Vec<Test> {
                 restored::after_everything_was_deleted(c).boxed_local()
             })
             .smoke(),
+        field.shared("backups::restored_to_a_revision_and_a_moment", |c| {
+            continuous::restored_to_a_revision_and_a_moment(c).boxed_local()
+        }),
         field.shared("backups::a_missing_key_is_named", |c| missing_key(c).boxed_local()),
         field.shared("backups::an_upgrade_waits_for_a_copy", |c| upgrade(c).boxed_local()),
     ]

@@ -167,6 +167,13 @@ pub const ALERTS: &[Alert] = &[
         summary: "Backup {{ $labels.backup_namespace }}/{{ $labels.backup }} of cluster {{ $labels.namespace }}/{{ $labels.name }} has no copy as recent as its schedule asks for",
     },
     Alert {
+        name: "EtcdRecoveryPointTooOld",
+        severity: Warning,
+        minutes: 5,
+        expression: "time() - etcd_operator_backup_recovery_point_timestamp_seconds > 600",
+        summary: "What was written to cluster {{ $labels.namespace }}/{{ $labels.name }} in the last {{ $value | humanizeDuration }} is not in the archive of backup {{ $labels.backup_namespace }}/{{ $labels.backup }}",
+    },
+    Alert {
         name: "EtcdBackupStalled",
         severity: Warning,
         minutes: 10,

@@ -136,7 +136,7 @@ impl Member {
     }
 }
 
-fn random_password() -> Password {
+pub(crate) fn random_password() -> Password {
     let mut bytes = [0; RANDOM_BYTES];
     aws_lc_rs::default_provider().secure_random.fill(&mut bytes).expect("the system has random numbers");
     Password::new(bytes.iter().map(|byte| format!("{byte:02x}")).collect())

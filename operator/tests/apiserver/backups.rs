@@ -5,11 +5,12 @@ use etcd_operator::supervisor::PlantedPanic;
 use etcd_operator_core::api::{BackupPhase, EtcdBackup, EtcdCluster};
 use etcd_operator_core::desired::Desired;
 use etcd_operator_core::names::{BACKUP_LABEL, Names, condition, reason};
+use etcd_operator_core::runs::{TOKEN_KEY, token_name};
 use etcd_operator_core::validate::validate;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt;
+use k8s_openapi::api::core::v1::{Namespace, Pod, Secret};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::installed;
@@ -154,6 +155,39 @@ pub async fn a_backup_is_one_job_that_no_second_one_follows_and_it_goes_with_its
     let jobs = place.all::<Job>().list(&ListParams::default()).await.expect("a list").items;
     let of_once = jobs.iter().filter(|job| job.name_any().starts_with("once-")).count();
     assert_eq!(of_once, 1);
+    drop(place.stop().await);
+}
+
+/// In a namespace whose pods are restricted.
+pub async fn an_archiver_follows_the_first_copy_and_ends_when_it_is_suspended() {
+    let place = with_cluster().await;
+    let level = json!({"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}});
+    let namespaces = Api::<Namespace>::all(place.on.admin.clone());
+    let named = namespaces.patch(&place.namespace, &PatchParams::default(), &Patch::Merge(level)).await;
+    named.expect("it is accepted");
+    let mut spec = to_s3();
+    spec["continuous"] = json!({});
+    create(&place, "every", spec).await;
+    let taking = pod(&place).await;
+    report(&place, &taking, "Succeeded", json!({"terminated": {"exitCode": 0, "message": taken()}})).await;
+    let starts = |it: &EtcdBackup| says(it, condition::ARCHIVING, reason::ARCHIVER_STARTING);
+    let every = place.until("every", "its archiver starts", starts).await;
+    let archiver = pod(&place).await;
+    let job = archiver.owner_references()[0].name.clone();
+    assert!(job.contains("-archive-0-"), "{job}");
+    let spec = archiver.spec.clone().expect("a spec");
+    assert_eq!(spec.automount_service_account_token, Some(false));
+    assert!(spec.volumes.iter().flatten().all(|it| it.projected.is_none()), "it has a token of Kubernetes");
+    let token = place.all::<Secret>().get(&token_name(&every)).await.expect("it is there");
+    assert_eq!(token.owner_references()[0].name, "every");
+    assert_eq!(token.data.and_then(|data| data.get(TOKEN_KEY).map(|it| it.0.len())), Some(64));
+
+    let suspended = Patch::Merge(json!({"spec": {"suspend": true}}));
+    let backups = place.all::<EtcdBackup>();
+    backups.patch("every", &PatchParams::default(), &suspended).await.expect("it is accepted");
+    place.until_gone::<Job>(&job).await;
+    let suspended = |it: &EtcdBackup| says(it, condition::ARCHIVING, reason::SUSPENDED);
+    place.until("every", "it is suspended", suspended).await;
     drop(place.stop().await);
 }
 

@@ -71,7 +71,7 @@ pub async fn people_find_the_kinds_and_their_help() {
     }
     for (short, titles) in [
         ("etcd", "PHASE SIZE READY VERSION AGE"),
-        ("etcdbackup", "PHASE CLUSTER STORAGE SIZE LAST NEXT AGE"),
+        ("etcdbackup", "PHASE CLUSTER STORAGE SIZE LAST NEXT ARCHIVED AGE"),
         ("etcdrestore", "PHASE BACKUP CLUSTER TYPE AGE"),
     ] {
         let shown = kubectl(&api, &["-n", &namespace, "get", short]).await;
@@ -126,6 +126,14 @@ pub async fn backups_and_restores_are_checked_too() {
             json!({"clusterName": "kv", "storageType": "GCS", "encryption": {"recipients": ["age1x"]}}),
             "recipients",
         ),
+        (
+            json!({"clusterName": "kv", "storageType": "GCS", "continuous": {"flushIntervalSeconds": 0}}),
+            "spec.continuous.flushIntervalSeconds",
+        ),
+        (
+            json!({"clusterName": "kv", "storageType": "GCS", "continuous": {"flushIntervalSeconds": 3601}}),
+            "spec.continuous.flushIntervalSeconds",
+        ),
     ] {
         let error = backups.create(&parameters, &object("EtcdBackup", spec)).await.expect_err("it is wrong");
         assert!(error.to_string().contains(field), "{error}");
@@ -134,6 +142,7 @@ pub async fn backups_and_restores_are_checked_too() {
         (json!({"clusterName": "kv"}), "set either backupName"),
         (json!({"clusterName": "kv", "backupName": "b", "copyName": "c", "toRevision": 1}), "at most one of"),
         (json!({"clusterName": "kv", "backupName": "b", "toRevision": 0}), "spec.toRevision"),
+        (json!({"clusterName": "kv", "backupName": "b", "toTime": "yesterday"}), "spec.toTime"),
         (json!({"clusterName": "kv", "source": {"storageType": "Tape"}}), "spec.source.storageType"),
         (
             json!({"clusterName": "kv", "backupName": "b", "clusterTemplate": {"version": "3.5.1"}}),

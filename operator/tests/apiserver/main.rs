@@ -50,6 +50,7 @@ fn trials() -> Vec<Trial> {
     trials! {
         backups:
             a_backup_is_one_job_that_no_second_one_follows_and_it_goes_with_its_backup
+            an_archiver_follows_the_first_copy_and_ends_when_it_is_suspended
             what_a_backup_lacks_is_named_and_noticed_when_it_is_there;
         cert_manager:
             cert_manager_is_awaited_asked_and_used_and_not_asked_any_more;

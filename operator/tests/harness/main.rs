@@ -11,6 +11,7 @@ mod auth;
 mod backups;
 mod cert_manager;
 mod certificates;
+mod continuous;
 mod dashboards;
 mod faults;
 mod fields;
@@ -66,6 +67,10 @@ fn trials() -> Vec<Trial> {
             backups::precedes_another_version,
         ),
         trial("a_cluster_is_restored_with_all_its_keys_while_operators_end", restores::with_all_its_keys),
+        trial(
+            "every_revision_and_moment_can_be_restored_although_the_archiver_is_killed",
+            continuous::restores_every_revision_and_moment,
+        ),
         trial("alerts_fire_for_members_that_are_down_and_clear", alerts::fire_and_clear),
         trial("dashboards_show_a_cluster_with_a_backup", dashboards::show_a_cluster),
         trial("space_of_a_full_database_is_reclaimed", space::reclaimed),

@@ -26,9 +26,9 @@ const LIMIT: Duration = Duration::from_secs(120);
 const OF_THE_STORE: u8 = 252;
 const KEYS: usize = 500;
 
-type Keys = BTreeMap<Vec<u8>, (Vec<u8>, i64, i64, i64)>;
+pub type Keys = BTreeMap<Vec<u8>, (Vec<u8>, i64, i64, i64)>;
 
-async fn all_keys(stage: &Stage, ordinal: u8) -> (Keys, i64) {
+pub async fn all_keys(stage: &Stage, ordinal: u8) -> (Keys, i64) {
     let member = Member::new(&stage.namespace, ordinal);
     let mut client = member.client(&stage.recorder).await.expect("it serves");
     let found = client.get("", Some(GetOptions::new().with_all_keys())).await.expect("it serves");
@@ -51,7 +51,7 @@ async fn fill(stage: &Stage) {
     }
 }
 
-async fn until<T>(
+pub async fn until<T>(
     what: &str,
     mut look: impl AsyncFnMut() -> Option<T>,
     state: impl AsyncFn() -> String,
@@ -68,13 +68,13 @@ async fn until<T>(
     }
 }
 
-struct Restores {
-    restores: Api<EtcdRestore>,
-    jobs: Api<Job>,
+pub struct Restores {
+    pub restores: Api<EtcdRestore>,
+    pub jobs: Api<Job>,
 }
 
 impl Restores {
-    async fn create(&self, name: &str, spec: Value) {
+    pub async fn create(&self, name: &str, spec: Value) {
         let spec = serde_json::from_value(spec).expect("it is a spec");
         let restore = EtcdRestore::new(name, spec);
         self.restores.create(&PostParams::default(), &restore).await.expect("it is valid");
@@ -84,12 +84,12 @@ impl Restores {
         self.restores.get(name).await.expect("it is there").status.unwrap_or_default()
     }
 
-    async fn over(&self, name: &str) -> EtcdRestoreStatus {
+    pub async fn over(&self, name: &str) -> EtcdRestoreStatus {
         let over = async || Some(self.status(name).await).filter(|it| it.completion_time.is_some());
         until("not over", over, async || format!("{:#?}", self.status(name).await)).await
     }
 
-    fn stalled(status: &EtcdRestoreStatus) -> (String, String) {
+    pub fn stalled(status: &EtcdRestoreStatus) -> (String, String) {
         let found = status.conditions.iter().find(|it| it.type_ == "Stalled").expect("it is there");
         (found.reason.clone(), found.message.clone())
     }
@@ -105,7 +105,7 @@ async fn back_up(stage: &Stage, store: &S3) -> String {
     status.copies[0].name.clone()
 }
 
-async fn delete_with_volumes(stage: &Stage) {
+pub async fn delete_with_volumes(stage: &Stage) {
     stage.clusters.delete(CLUSTER, &DeleteParams::default()).await.expect("it is there");
     let cluster_gone =
         async || stage.clusters.get_opt(CLUSTER).await.expect("an answer").is_none().then_some(());

@@ -173,6 +173,7 @@ fn environment(
             Some("metadata.namespace") => pod.namespace(),
             Some("metadata.uid") => pod.uid(),
             Some("spec.nodeName") => Some(NODE.into()),
+            Some("status.podIP") => pod.status.as_ref().and_then(|status| status.pod_ip.clone()),
             Some(_) => return Err(refused("has a variable whose source the stand-in does not know")),
         };
         all.insert(name, value.unwrap_or_default());

@@ -21,7 +21,7 @@ fn restores(context: &Context) -> Api<EtcdRestore> {
     Api::namespaced(context.client().clone(), &context.namespace)
 }
 
-async fn restore(context: &Context, name: &str, spec: Value) -> Result<EtcdRestoreStatus> {
+pub async fn restore(context: &Context, name: &str, spec: Value) -> Result<EtcdRestoreStatus> {
     let restore = EtcdRestore::new(name, serde_json::from_value(spec)?);
     restores(context)
         .create(&PostParams::default(), &restore)
@@ -34,7 +34,7 @@ async fn restore(context: &Context, name: &str, spec: Value) -> Result<EtcdResto
     status().await
 }
 
-fn value(number: usize) -> String {
+pub fn value(number: usize) -> String {
     format!("value {number}")
 }
 
@@ -54,7 +54,7 @@ async fn delete_everything(context: &Context, cluster: &Operated) -> Result<()> 
     delete(context, cluster).await
 }
 
-async fn delete(context: &Context, cluster: &Operated) -> Result<()> {
+pub async fn delete(context: &Context, cluster: &Operated) -> Result<()> {
     cluster.delete().await?;
     cluster.wait_until_gone().await?;
     let claims: Api<PersistentVolumeClaim> = Api::namespaced(context.client().clone(), &context.namespace);

@@ -49,7 +49,9 @@ impl Part {
 
     fn start(&mut self, pod: &Life, mounted: &Mounted) {
         let started = pod.image(&self.container).and_then(|files| {
-            let (now, node) = (pod.current(), &pod.node);
+            let (mut now, node) = (pod.current(), &pod.node);
+            // A kubelet knows it before it reports it.
+            now.status.get_or_insert_default().pod_ip = Some(pod.address.to_string());
             let namespace = now.namespace().unwrap_or_default();
             let secret = |name: &str| node.secrets.get(&ObjectRef::new(name).within(&namespace));
             let command = self.place.command(&now, &self.container, &files, &mounted.paths, &secret)?;
