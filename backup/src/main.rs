@@ -159,13 +159,14 @@ pub struct ForRestore {
 #[tokio::main(worker_threads = 2)]
 async fn main() -> ExitCode {
     let Arguments { inputs, result, verb } = Arguments::parse();
-    let outcome = match verb {
+    let outcome = if let Verb::Install { directory } = &verb {
         // It has no result to report, except a failure.
-        Verb::Install { directory } => match install::install(&directory) {
+        match install::install(directory) {
             Ok(()) => return ExitCode::SUCCESS,
             Err(error) => Err(error),
-        },
-        verb => run(inputs.as_deref(), verb).await,
+        }
+    } else {
+        run(inputs.as_deref(), verb).await
     };
     let code = outcome.as_ref().map_or_else(|error| error.reason().exit_code(), |_| 0);
     if let Err(error) = &outcome {

@@ -273,16 +273,32 @@ fn repeated(
     if at <= seen.now { again } else { Slot::None(Standing::Retries(at)) }
 }
 
+/// Why an EtcdBackup can do nothing with its cluster.
+enum Unusable {
+    NotAllowed,
+    /// A reason of [`reason`], and what is awaited.
+    Waits(&'static str, String),
+}
+
+impl From<Unusable> for Standing {
+    fn from(unusable: Unusable) -> Self {
+        match unusable {
+            Unusable::NotAllowed => Self::NotAllowed,
+            Unusable::Waits(reason, message) => Self::Waits(reason, message),
+        }
+    }
+}
+
 /// The cluster, if it has data that this EtcdBackup can use.
-fn usable_cluster<'a>(seen: &Seen<'a>) -> Result<&'a Cluster, Standing> {
+fn usable_cluster<'a>(seen: &Seen<'a>) -> Result<&'a Cluster, Unusable> {
     let (namespace, name) = (cluster_namespace(seen.backup), &seen.backup.spec.cluster_name);
-    let wait = |reason, message: String| Err(Standing::Waits(reason, message));
+    let wait = |reason, message: String| Err(Unusable::Waits(reason, message));
     let Some(cluster) = seen.cluster else {
         return wait(reason::CLUSTER_NOT_FOUND, format!("EtcdCluster {namespace}/{name} does not exist"));
     };
     let own = seen.backup.namespace().unwrap_or_default();
     if namespace != own && !cluster.allowed.contains(&own) {
-        return Err(Standing::NotAllowed);
+        return Err(Unusable::NotAllowed);
     }
     if cluster.is_deleting {
         return wait(reason::DELETING, format!("EtcdCluster {name} is being deleted"));

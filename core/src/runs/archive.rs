@@ -12,8 +12,8 @@ use kube::ResourceExt;
 
 use super::request::Write;
 use super::{
-    Intent, MAX_RETRIES, Occasion, Seen, Slot, Standing, awaits_edit, generation, status, usable_cluster,
-    why_blocked,
+    Intent, MAX_RETRIES, Occasion, Seen, Slot, Standing, Unusable, awaits_edit, generation, status,
+    usable_cluster, why_blocked,
 };
 use crate::api::{ArchiveStatus, EtcdBackupStatus, RunStatus};
 use crate::backup::progress::Progress;
@@ -231,9 +231,11 @@ fn wanted<'a>(seen: &Seen<'a>, intent: &Intent) -> Result<&'a super::Cluster, Wh
         let message = "spec.suspend is true: nothing is archived until it is set to false";
         return Err((reason::SUSPENDED, message.into()));
     }
-    usable_cluster(seen).map_err(|standing| match standing {
-        Standing::Waits(reason, message) => (reason, message),
-        _ => (reason::NAMESPACE_NOT_ALLOWED, "the cluster does not allow it, see condition Stalled".into()),
+    usable_cluster(seen).map_err(|unusable| match unusable {
+        Unusable::Waits(reason, message) => (reason, message),
+        Unusable::NotAllowed => {
+            (reason::NAMESPACE_NOT_ALLOWED, "the cluster does not allow it, see condition Stalled".into())
+        }
     })
 }
 

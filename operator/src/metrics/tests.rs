@@ -124,6 +124,7 @@ fn backup(cluster: &str) -> EtcdBackup {
         "status": {
             "backupSize": 7, "nextRunTime": "2026-11-19T02:00:00Z",
             "startTime": "2026-11-18T02:00:00Z", "completionTime": "2026-11-18T02:00:03Z",
+            "archive": {"copiesRequested": 1, "ended": 0, "recoveryPoint": "2026-11-18T02:00:03Z"},
         },
     });
     serde_json::from_value(object).expect("it is an EtcdBackup")

@@ -79,6 +79,8 @@ impl World {
     }
 }
 
+type Change = fn(&mut World);
+
 fn is(value: &str, reason: &str) -> (String, String) {
     (value.to_owned(), reason.to_owned())
 }
@@ -226,7 +228,7 @@ fn a_schedule_goes_on_beside_the_archive() {
 
 #[test]
 fn an_archiver_that_is_not_wanted_any_more_ends() {
-    let ends: [(&str, fn(&mut World)); 5] = [
+    let ends: [(&str, Change); 5] = [
         ("Suspended", |world| world.backup.spec.suspend = true),
         ("Stopped", |world| world.cluster.as_mut().expect("it is there").is_stopped = true),
         ("Deleting", |world| world.cluster.as_mut().expect("it is there").is_deleting = true),
@@ -248,7 +250,7 @@ fn an_archiver_that_is_not_wanted_any_more_ends() {
 
 #[test]
 fn a_new_archiver_replaces_one_that_was_made_from_something_else() {
-    let edits: [fn(&mut World); 5] = [
+    let edits: [Change; 5] = [
         |world| world.backup.spec.s3.as_mut().expect("it is there").bucket = "other".into(),
         |world| world.backup.spec.s3.as_mut().expect("it is there").secret_key_secret = Some("other".into()),
         |world| {
