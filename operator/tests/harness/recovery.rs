@@ -106,6 +106,8 @@ async fn recovers(version: &'static str) {
     assert_eq!(cluster(&stage.recorder)["status"]["clusterID"], id);
     assert_eq!(recovery_order(&stage.recorder), None);
     write(&stage, SURVIVOR, "after").await;
+    // A read shows that this member knows them to be committed. What it did not would be lost.
+    assert_eq!(count(&stage, 0, "after").await, KEYS as i64);
 
     // The consent is still there, and does nothing for another loss.
     let (first, again) = (incarnation(&stage.recorder), [SURVIVOR, 2]);
