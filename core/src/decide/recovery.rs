@@ -78,10 +78,11 @@ impl<'a> Loss<'a> {
         let claim = seen.claims.get(&ordinal);
         let is_unwritten = claim.is_none_or(|claim| !claim.bound);
         let Some(pod) = seen.pods.get(&ordinal) else {
-            return match self.facts.pod(ordinal) {
-                _ if is_unwritten => Remnant::Empty,
-                PodState::Rejected(_) => unknown(),
-                _ => Remnant::Pending,
+            let is_rejected = matches!(self.facts.pod(ordinal), PodState::Rejected(_));
+            return match is_unwritten {
+                true => Remnant::Empty,
+                false if is_rejected => unknown(),
+                false => Remnant::Pending,
             };
         };
         match &pod.etcd {
