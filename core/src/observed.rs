@@ -552,7 +552,8 @@ pub struct Answer {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub denied: bool,
     pub applied_index: u64,
-    /// Up to where it knows that entries are committed, and the term that it has reached.
+    /// Up to where it knows that entries are committed, and the term that it has reached. A learner has index 0, because it cannot
+    /// continue alone.
     #[serde(default)]
     pub commit_index: u64,
     #[serde(default)]

@@ -158,7 +158,10 @@ fn carry_out(facts: &Assessment<'_>, loss: &Loss<'_>, order: &Recovery, consent:
 }
 
 fn chosen(loss: &Loss<'_>, survivor: &Survivor) -> Result<Ordinal, Refusal> {
-    let mut usable = loss.responding.iter().map(|(it, _)| *it);
+    // Not a learner, while a voter responds.
+    let has_voter = loss.responding.iter().any(|(_, answer)| answer.commit_index > 0);
+    let votes = |answer: &Answer| answer.commit_index > 0 || !has_voter;
+    let mut usable = loss.responding.iter().filter(|(_, answer)| votes(answer)).map(|(it, _)| *it);
     let unusable = |named: String, usable| Err(Refusal::SurvivorUnusable { named, usable });
     match survivor {
         Survivor::Auto => usable.next().ok_or(Refusal::NoSurvivor),

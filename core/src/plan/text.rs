@@ -388,7 +388,7 @@ impl Terms<'_> {
                 "recovery refused: no member responds that could continue alone, so restore a backup into a new cluster".into()
             }
             Refusal::SurvivorUnusable { named, usable } => format!(
-                "recovery refused: no member responds in pod {}; set spec.recovery.acceptDataLoss.survivor to Auto or to one of: {}",
+                "recovery refused: no voting member responds in pod {}; set spec.recovery.acceptDataLoss.survivor to Auto or to one of: {}",
                 named.parse().map_or_else(|_| named.clone(), |it| self.bare(Ordinal(it))),
                 self.pods(usable)
             ),
