@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use etcd_operator_core::agent::{Protocol, Reason, Report, path};
 use etcd_operator_core::etcd_config::{InitialState, METRICS_PORT, peer_url, whole_log_until};
 use etcd_operator_core::order::BootstrapOrder;
+use etcd_operator_core::recovery::RecoveryOrder;
 use etcd_operator_core::start::{
     Evidence, Identity, Member, Memory, Order, Refusal, Start, Volume, Waiting, decide_start,
 };
@@ -58,12 +59,20 @@ pub fn start() -> Result<Infallible, Error> {
             (Start::Refuse(refusal), _) => return Err(Error::Refused(refusal)),
             (Start::Restart { adopt }, _) => {
                 if adopt {
-                    sign(&settings, &evidence, None)?;
+                    sign(&settings, &evidence, None, None)?;
                 }
                 keep_private(&settings);
                 let compares = guard.all_others_serve();
                 log::info("restarting etcd", &[("initial-corrupt-check", &compares.to_string())]);
                 return etcd::become_etcd(&settings, InitialState::Known { compares }).map_err(Error::Etcd);
+            }
+            (Start::Force { order }, _) => {
+                etcd::check_arguments(&settings, InitialState::Forced).map_err(Error::Etcd)?;
+                let (used, incarnation) = (Some(&order.nonce), Some(order.nonce.clone()));
+                sign(&settings, &evidence, used, incarnation)?;
+                keep_private(&settings);
+                log::warn("starting etcd without the other members, once", &[("order", &order.nonce)]);
+                return etcd::become_etcd(&settings, InitialState::Forced).map_err(Error::Etcd);
             }
             (Start::Wait(_) | Start::Join { .. } | Start::Bootstrap { .. }, Some(obstacle)) => {
                 guard.wait(obstacle, &evidence);
@@ -148,6 +157,7 @@ impl<'a> Guard<'a> {
             used_nonces,
             void_nonces: BTreeSet::new(),
             order: read_order(settings),
+            recovery: read_recovery(settings),
             peers: Vec::new(),
             names: BTreeMap::new(),
             added_for: Duration::ZERO,
@@ -280,6 +290,21 @@ fn read_order(settings: &Settings) -> Order {
     }
 }
 
+/// One that cannot be read is none: a restart needs no order.
+fn read_recovery(settings: &Settings) -> Option<RecoveryOrder> {
+    let text = match read_if_there(&settings.recovery) {
+        Ok(text) => text?,
+        Err(error) => {
+            log::warn("cannot read the order for a recovery", &[("error", &error.to_string())]);
+            return None;
+        }
+    };
+    let order = RecoveryOrder::parse(&text);
+    order
+        .inspect_err(|error| log::warn("invalid order for a recovery", &[("error", &error.to_string())]))
+        .ok()
+}
+
 /// Everything that has to be done before etcd starts without a log. Its arguments are checked first, so that a
 /// mistake in them does not use the order up.
 fn begin(
@@ -289,7 +314,7 @@ fn begin(
     order: Option<&BootstrapOrder>,
 ) -> Result<(), Error> {
     etcd::check_arguments(settings, initial_state).map_err(Error::Etcd)?;
-    sign(settings, evidence, order)?;
+    sign(settings, evidence, order.map(|order| &order.nonce), None)?;
     let Volume { has_log: _, has_remains, identity: _ } = evidence.volume;
     if has_remains {
         log::warn("moving data without a write-ahead log aside", &[("directory", path::DISCARDED)]);
@@ -306,12 +331,20 @@ fn keep_private(settings: &Settings) {
     }
 }
 
-fn sign(settings: &Settings, evidence: &Evidence, order: Option<&BootstrapOrder>) -> Result<(), Error> {
-    let used = evidence.used_nonces.iter().chain(order.map(|order| &order.nonce));
+/// A volume keeps the recovery that its data comes from.
+fn sign(
+    settings: &Settings,
+    evidence: &Evidence,
+    used: Option<&String>,
+    incarnation: Option<String>,
+) -> Result<(), Error> {
+    let used = evidence.used_nonces.iter().chain(used);
+    let there = evidence.volume.identity.as_ref().filter(|_| evidence.volume.has_log);
     let identity = Identity {
         cluster_uid: evidence.cluster_uid.clone(),
         name: evidence.name.clone(),
         used_nonces: used.cloned().collect(),
+        incarnation: incarnation.or_else(|| there?.incarnation.clone()),
     };
     volume::sign(&settings.volume, &settings.run, &identity).map_err(Error::Volume)
 }

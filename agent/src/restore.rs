@@ -114,6 +114,7 @@ fn finish(root: &Path, restoration: &Restoration, data: &Path, restored: &Restor
         cluster_uid: restoration.cluster_uid.clone(),
         name: restoration.name.clone(),
         used_nonces: Default::default(),
+        incarnation: None,
     };
     volume::write(root, &identity).map_err(Error::Volume)?;
     let target = root.join(path::DATA);

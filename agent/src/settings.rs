@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use etcd_operator_core::agent::{environment, path};
 use etcd_operator_core::etcd_config::{LocalConfig, MemberConfig, peer_address};
 use etcd_operator_core::member::PeerAddress;
-use etcd_operator_core::order;
+use etcd_operator_core::{order, recovery};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -27,6 +27,7 @@ pub struct Settings {
     pub volume: PathBuf,
     pub run: PathBuf,
     pub order: PathBuf,
+    pub recovery: PathBuf,
     pub etcd: PathBuf,
 }
 
@@ -43,6 +44,7 @@ impl Settings {
         let host = optional(environment::HOST).unwrap_or_else(|| format!("{name}.{}", config.peer_host));
         let volume = directory(environment::VOLUME, path::VOLUME);
         let data_dir = volume.join(path::DATA).display().to_string();
+        let orders = directory(environment::ORDER, path::ORDER);
         let tls_dir = directory(environment::TLS, path::TLS).display().to_string();
         Ok(Self {
             peer_address: peer_address(&host),
@@ -51,7 +53,8 @@ impl Settings {
             own_address,
             volume,
             run: directory(environment::RUN, path::RUN),
-            order: directory(environment::ORDER, path::ORDER).join(order::KEY),
+            order: orders.join(order::KEY),
+            recovery: orders.join(recovery::KEY),
             etcd: directory(environment::ETCD, "etcd"),
         })
     }

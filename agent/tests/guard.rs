@@ -12,6 +12,8 @@ mod joining;
 mod ownership;
 #[path = "guard/pods.rs"]
 mod pods;
+#[path = "guard/recovering.rs"]
+mod recovering;
 #[path = "guard/restoring.rs"]
 mod restoring;
 #[path = "guard/tls.rs"]

@@ -22,7 +22,7 @@ pub struct Protocol(pub u32);
 
 impl Protocol {
     /// What this version writes.
-    pub const CURRENT: Self = Self(4);
+    pub const CURRENT: Self = Self(5);
 
     /// The first version did not write its number.
     pub(crate) fn first() -> Self {

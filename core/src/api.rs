@@ -25,6 +25,7 @@ pub use network_policy::NetworkPolicy;
 pub use options::{AutoCompactionMode, Options};
 pub use pod_template::PodTemplate;
 pub use quantity::Quantity;
+pub use recovery::{AUTO, AcceptDataLoss, Recovery};
 pub use repair::{MAX_NODE_LOSS_GRACE_SECONDS, MIN_NODE_LOSS_GRACE_SECONDS, Repair};
 pub use restore::{
     EtcdRestore, EtcdRestoreSpec, EtcdRestoreStatus, RestorePhase, RestoreSource, RestoreType, RevisionBump,
@@ -43,6 +44,7 @@ mod network_policy;
 mod options;
 mod pod_template;
 mod quantity;
+mod recovery;
 mod repair;
 mod restore;
 mod storage;

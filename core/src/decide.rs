@@ -12,6 +12,7 @@ mod lost_nodes;
 mod membership;
 mod opinion;
 mod peer_urls;
+mod recovery;
 mod roll;
 mod space;
 mod step;
@@ -36,10 +37,12 @@ use crate::names::Names;
 use crate::observe::Objects;
 use crate::observed::{Claim, Members, Observed, Ordinal, Unanswered, VolumeForm};
 use crate::plan::{Action, Plan, Refusal, WaitingOn};
+use crate::recovery::Consent;
 use crate::schedule::Window;
 use crate::tls::{Profiles, Switch, Transport, chosen_profiles};
 use crate::validate::Problem;
 pub use delete::grace_seconds;
+pub(crate) use recovery::{Loss, Remnant};
 pub use roll::Reason;
 pub(crate) use roll::{Roll, Trial};
 pub(crate) use volumes::Volumes;
@@ -73,6 +76,9 @@ pub struct Goal {
     /// How long the node of a member can be lost before the member is replaced.
     #[serde(default = "default_node_loss_grace")]
     pub node_loss_grace_seconds: i64,
+    /// To lose data, while a quorum is lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovery: Option<Consent>,
     /// The size at which the database of a member is full, in bytes, if the member does not report it.
     #[serde(default = "default_quota")]
     pub quota_bytes: u64,
@@ -113,6 +119,7 @@ impl From<&Intent> for Goal {
             asked: intent.asked.clone(),
             windows: intent.windows.clone(),
             node_loss_grace_seconds: intent.node_loss_grace_seconds,
+            recovery: intent.recovery.clone(),
             quota_bytes: intent.form.options.quota_backend_bytes.unwrap_or_else(default_quota),
             lowest_agent: Protocol::lowest(),
             certificates: Profiles::new(),
@@ -152,6 +159,7 @@ impl Goal {
             asked: Asked::default(),
             windows: Vec::new(),
             node_loss_grace_seconds: default_node_loss_grace(),
+            recovery: None,
             quota_bytes: default_quota(),
             lowest_agent: Protocol::lowest(),
             certificates: Profiles::new(),
@@ -177,6 +185,7 @@ impl Goal {
             asked: Asked::default(),
             windows: Vec::new(),
             node_loss_grace_seconds: grace.max(MIN_NODE_LOSS_GRACE_SECONDS),
+            recovery: None,
             quota_bytes: default_quota(),
             lowest_agent: Protocol::lowest(),
             certificates: Profiles::new(),
@@ -238,11 +247,11 @@ pub fn decide(goal: &Goal, seen: &Observed) -> Plan {
     // A stop restarts nothing that serves, but it needs pods that can start: without a quorum, and for the last member.
     let stuck = stop::needs_starts(goal, &facts);
     let roll = Roll::new(goal, &facts).filter(|_| goal.size > 0 || stuck);
-    if let Some(roll) = roll.as_ref().filter(|_| facts.listed().is_none() || goal.size == 0) {
-        let forms = roll.keep_forms();
-        if let Some(plan) = Some(forms).filter(|plan| !plan.is_settled()).or_else(|| roll.mend()) {
-            return plan;
-        }
+    let without_members = roll.as_ref().filter(|_| facts.listed().is_none() || goal.size == 0);
+    let forms = without_members.map(Roll::keep_forms).filter(|plan| !plan.is_settled());
+    let urgent = forms.or_else(|| recovery::plan(goal, &facts));
+    if let Some(plan) = urgent.or_else(|| without_members.and_then(Roll::mend)) {
+        return plan;
     }
     if seen.is_access_denied() {
         return certificates::renewals(goal, seen).then(authentication::without_access(&facts));

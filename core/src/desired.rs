@@ -27,6 +27,7 @@ use crate::intent::Intent;
 use crate::names::{self, Names};
 use crate::order::{self, BootstrapOrder};
 use crate::quorum::quorum;
+use crate::recovery::{self, RecoveryOrder};
 
 pub use contained::contained;
 pub use difference::not_applied;
@@ -59,6 +60,15 @@ impl Desired<'_> {
         ConfigMap {
             metadata: self.metadata(self.names.order()),
             data: Some(BTreeMap::from([(order::KEY.into(), order.render())])),
+            ..ConfigMap::default()
+        }
+    }
+
+    /// Pods mount it where they would find a bootstrap order.
+    pub fn recovery(&self, order: &RecoveryOrder) -> ConfigMap {
+        ConfigMap {
+            metadata: self.metadata(self.names.order()),
+            data: Some(BTreeMap::from([(recovery::KEY.into(), order.render())])),
             ..ConfigMap::default()
         }
     }

@@ -105,6 +105,8 @@ pub enum InitialState<'a> {
     /// It has a log and knows all it needs. `compares`: all others serve, so it can compare its data with theirs
     /// before it serves itself. Of those that are only starting, etcd would wait seven seconds for each.
     Known { compares: bool },
+    /// It has a log, and continues without the other members that are in it.
+    Forced,
     /// It was added to these members, of which it is one.
     Joins(&'a [Member]),
     /// The same, only to receive their data: it serves nobody but its peers yet, and listens for others where only
@@ -171,8 +173,13 @@ pub fn arguments(
     flags.extend(urls(config.transport, local, initial_state));
     flags.extend(certificates(config, local));
     flags.extend(membership(config, local, initial_state));
+    if matches!(initial_state, InitialState::Forced) {
+        flags.push(("force-new-cluster", "true".into()));
+    }
     let compares = match initial_state {
         InitialState::Known { compares } => compares,
+        // There is nobody to compare with.
+        InitialState::Forced => false,
         InitialState::Joins(_) | InitialState::Fetches { .. } | InitialState::Bootstraps(_) => true,
     };
     flags.extend(of_version(version, compares));
@@ -215,9 +222,10 @@ fn urls(
     let open = |port| SocketAddr::new(local.listen, port);
     let (clients, metrics) = match initial_state {
         InitialState::Fetches { members: _, clients, metrics } => (clients, metrics),
-        InitialState::Known { .. } | InitialState::Joins(_) | InitialState::Bootstraps(_) => {
-            (open(CLIENT_PORT), open(METRICS_PORT))
-        }
+        InitialState::Known { .. }
+        | InitialState::Forced
+        | InitialState::Joins(_)
+        | InitialState::Bootstraps(_) => (open(CLIENT_PORT), open(METRICS_PORT)),
     };
     let listens = match client_port {
         ClientPort::Http | ClientPort::Https => format!("{}://{clients}", client_port.scheme()),
@@ -238,7 +246,7 @@ fn own_peer_urls(scheme: Scheme, local: &LocalConfig, initial_state: InitialStat
         InitialState::Joins(members) | InitialState::Fetches { members, .. } => {
             members.iter().find(|member| member.is_at(&peer_address(&local.host)))
         }
-        InitialState::Known { .. } | InitialState::Bootstraps(_) => None,
+        InitialState::Known { .. } | InitialState::Forced | InitialState::Bootstraps(_) => None,
     };
     listed.map_or_else(|| vec![peer_url(scheme, &local.host)], |member| member.peer_urls.clone())
 }
@@ -276,7 +284,7 @@ fn membership(
     let own = peer_url(config.transport.peers.scheme(), &local.host);
     let (state, token, cluster) = match initial_state {
         // With a log etcd ignores these. Should the log vanish in this very moment, it can only fail.
-        InitialState::Known { .. } => {
+        InitialState::Known { .. } | InitialState::Forced => {
             ("existing", config.cluster_uid.clone(), vec![(local.name.clone(), own)])
         }
         InitialState::Joins(members) | InitialState::Fetches { members, .. } => {

@@ -124,6 +124,23 @@ pub fn of_action(action: &Action, goal: &Goal, names: &Names, seen: &Observed) -
                 Event::normal(event::BOOTSTRAP_FINISHED, "Bootstrap", "bootstrap finished")
             }
         },
+        Action::PrepareRecovery => Event::normal(
+            event::MAJORITY_LOST,
+            "Recover",
+            "a majority of the members has lost its data: condition QuorumLost describes the way out",
+        ),
+        Action::ArmRecovery { survivor, .. } => {
+            let note = format!("{} continues without the other members, with consent", names.pod(*survivor));
+            Event::normal(event::RECOVERY_STARTED, "Recover", note)
+        }
+        Action::RecordIncarnation { incarnation } => Event::normal(
+            event::RECOVERY_COMPLETED,
+            "Recover",
+            format!("one member serves alone; what only others had is lost (incarnation {incarnation})"),
+        ),
+        Action::EndRecovery { uid: _ } => {
+            Event::normal(event::RECOVERY_ENDED, "Recover", "the order for the recovery is deleted")
+        }
         Action::SetReplicas { replicas } => replicas_set(*replicas, terms, seen),
         Action::AdoptClaim { ordinal, uid: _ } => Event::normal(
             event::VOLUME_ADOPTED,

@@ -20,6 +20,7 @@ use crate::etcd_config::{AutoCompaction, MemberOptions};
 use crate::form::Form;
 use crate::names::{ADOPT_ANNOTATION, CLIENT_LABEL, Names};
 use crate::observed::VolumeForm;
+use crate::recovery::Consent;
 use crate::rules::options::{DEFAULT_ELECTION_MILLISECONDS, DEFAULT_HEARTBEAT_MILLISECONDS};
 use crate::schedule::{Schedule, Window};
 use crate::tls::{Switch, Transport};
@@ -48,6 +49,8 @@ pub struct Intent {
     /// When members may be restarted for reasons of the operator, where that stops writes.
     pub windows: Vec<Window>,
     pub node_loss_grace_seconds: i64,
+    /// To lose data, if it was given.
+    pub recovery: Option<Consent>,
     pub asked: Asked,
     pub auth: auth::Wanted,
     /// The Service for clients outside, if there should be one.
@@ -123,6 +126,7 @@ pub(crate) fn of(cluster: &EtcdCluster) -> Option<Intent> {
         rollout,
         maintenance,
         repair,
+        recovery,
         external_access,
         debug_sidecar,
     } = cluster.spec.clone();
@@ -154,6 +158,10 @@ pub(crate) fn of(cluster: &EtcdCluster) -> Option<Intent> {
         supervised: rollout.unwrap_or_default().strategy == RolloutStrategy::Supervised,
         windows: maintenance.unwrap_or_default().windows.iter().map(window_of).collect::<Option<_>>()?,
         node_loss_grace_seconds: repair.unwrap_or_default().node_loss_grace_seconds,
+        recovery: match recovery.and_then(|it| it.accept_data_loss) {
+            Some(given) => Some(Consent::of(&given, metadata.name.as_deref().unwrap_or_default())?),
+            None => None,
+        },
         asked: asked(cluster).0,
         auth: auth::Wanted::of(security.auth.as_ref()),
         node_port: match external_access.and_then(|access| access.node_port) {

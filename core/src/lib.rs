@@ -32,6 +32,7 @@ pub mod observed;
 pub mod order;
 pub mod plan;
 pub mod quorum;
+pub mod recovery;
 pub mod request;
 pub mod restores;
 pub mod round;

@@ -38,6 +38,7 @@ use crate::observed::{
     Owner, Resize, Seen, Set, Taken, Unread, Versions, VolumeForm,
 };
 use crate::order::{self, BootstrapOrder};
+use crate::recovery::{self, RecoveryOrder};
 use crate::request::{Object, Role};
 use crate::restores;
 use crate::round::{Handshakes, Memory, Unseen};
@@ -159,7 +160,8 @@ impl Objects {
         let tls = &validate(&self.cluster).ok().map(|_| &self.cluster.spec.security.tls)?;
         let (in_effect, applied) = (self.transport(), intent::asked(&self.cluster).0.apply_tls);
         let record = self.record.as_deref().and_then(Record::parse);
-        let bootstraps = self.order.is_some() && !Forms::of(self.set.as_deref(), record.as_ref()).unmarked;
+        let order = self.order.as_deref().filter(|it| !is_recovery(it));
+        let bootstraps = order.is_some() && !Forms::of(self.set.as_deref(), record.as_ref()).unmarked;
         let recorded = record.and_then(|record| record.tls);
         Some(Section::of(tls, applied || bootstraps, in_effect, recorded.as_ref()).target(tls, in_effect))
     }
@@ -174,8 +176,9 @@ impl Objects {
         let Cluster { deleting, formed, .. } = cluster(&self.cluster);
         let hash = goal.size == 0 && goal.on_stop == OnStop::Retain && !deleting;
         let rolls = || self.is_rolling(goal) || self.trusts_differ(memory) || memory.is_database_full();
-        let links =
-            formed.is_some() && !deleting && (goal.size < self.replicas() || self.loses_node(now) || rolls());
+        let recovers = self.order.as_deref().is_some_and(is_recovery);
+        let asks = || goal.size < self.replicas() || self.loses_node(now) || rolls();
+        let links = formed.is_some() && !deleting && (recovers || asks());
         Questions { listed: formed.is_none(), hash, links }
     }
 
@@ -340,7 +343,8 @@ pub fn observe(
     let mut seen = Observed {
         now,
         cluster: cluster(&objects.cluster),
-        order: objects.order.as_deref().map(bootstrap_order),
+        order: objects.order.as_deref().filter(|it| !is_recovery(it)).map(bootstrap_order),
+        recovery: objects.order.as_deref().filter(|it| is_recovery(it)).map(|it| recovery_order(it, names)),
         set: set.map(|set| Set {
             uid: uid(set),
             replicas: replicas(set),
@@ -456,6 +460,7 @@ fn cluster(cluster: &EtcdCluster) -> Cluster {
             .and_then(|it| it.rotate_ca.as_ref())
             .map(|it| (it.token.clone(), it.authorities.iter().cloned().collect())),
         restore: restores::Mark::on(cluster).map(|mark| mark.name),
+        incarnation: status.and_then(|status| status.incarnation.clone()),
         // Without a time it bootstrapped long ago.
         formed: id.map(|id| Formed { id, since: since.unwrap_or(Timestamp::UNIX_EPOCH) }),
     }
@@ -504,6 +509,19 @@ fn bootstrap_order(object: &ConfigMap) -> Order {
         armed: order.as_ref().is_some_and(|order| order.armed),
         size: order.map_or(0, |order| u8::try_from(order.members.len()).unwrap_or(u8::MAX)),
     }
+}
+
+/// Both kinds of orders have the same name.
+fn is_recovery(object: &ConfigMap) -> bool {
+    object.data.as_ref().is_some_and(|data| data.contains_key(recovery::KEY))
+}
+
+/// One that cannot be read is not armed: the agents conclude the same.
+fn recovery_order(object: &ConfigMap, names: &Names) -> observed::Recovery {
+    let text = object.data.as_ref().and_then(|data| data.get(recovery::KEY));
+    let start = text.and_then(|text| RecoveryOrder::parse(text).ok()?.start);
+    let start = start.and_then(|it| Some((names.ordinal_of_pod(&it.survivor)?, it.replaces)));
+    observed::Recovery { uid: uid(object), start }
 }
 
 fn replicas(set: &StatefulSet) -> u8 {

@@ -106,6 +106,8 @@ pub struct Observed {
     pub now: Timestamp,
     pub cluster: Cluster,
     pub order: Option<Order>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovery: Option<Recovery>,
     pub set: Option<Set>,
     /// The last form that all members ran together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -232,6 +234,9 @@ pub struct Cluster {
     /// The EtcdRestore that created it, and that gives it its data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restore: Option<String>,
+    /// The recovery that its data comes from. No decision depends on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incarnation: Option<String>,
 }
 
 /// That the cluster has formed, once and for all.
@@ -249,6 +254,15 @@ pub struct Order {
     /// Agents follow it from then on; for good.
     pub armed: bool,
     pub size: u8,
+}
+
+/// The order for a recovery from a lost quorum, which has the name of a bootstrap order. It is created when the loss is observed and no
+/// consent is there: so consent that it precedes was given for this loss.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recovery {
+    pub uid: String,
+    /// Armed by consent, for good: the survivor, and the UID of the pod that it ran in.
+    pub start: Option<(Ordinal, String)>,
 }
 
 /// The StatefulSet.
@@ -538,6 +552,12 @@ pub struct Answer {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub denied: bool,
     pub applied_index: u64,
+    /// Up to where it knows that entries are committed, and the term that it has reached. A learner has index 0, because it cannot
+    /// continue alone.
+    #[serde(default)]
+    pub commit_index: u64,
+    #[serde(default)]
+    pub term: u64,
     /// None if it is none that we know how to read.
     pub version: Option<Version>,
     /// The minor version whose format its data has, which follows the version of the cluster within seconds. Members
@@ -681,8 +701,10 @@ impl Observed {
                 moved_leader: None,
                 rotation: None,
                 restore: None,
+                incarnation: None,
             },
             order: None,
+            recovery: None,
             set: None,
             record: None,
             pods: BTreeMap::new(),

@@ -96,7 +96,7 @@ mod tests {
         let text = order().render();
         assert_eq!(
             text,
-            r#"{"protocolVersion":4,"clusterUid":"uid-1","attempt":2,"armed":true,"nonce":"n1","members":{"kv-0":"http://kv-0.kv-peer.ns.svc.cluster.local:2380"}}"#
+            r#"{"protocolVersion":5,"clusterUid":"uid-1","attempt":2,"armed":true,"nonce":"n1","members":{"kv-0":"http://kv-0.kv-peer.ns.svc.cluster.local:2380"}}"#
         );
         assert_eq!(BootstrapOrder::parse(&text).expect("it was rendered by us"), order());
     }

@@ -38,6 +38,21 @@ pub enum Action {
     RecordFormed {
         cluster: ClusterId,
     },
+    /// Writes down that a majority has lost its data, before anybody consents to anything.
+    PrepareRecovery,
+    /// From now on the agent of the survivor starts etcd once without the other members. The pod is the one that it runs in.
+    ArmRecovery {
+        uid: String,
+        survivor: Ordinal,
+        pod: String,
+    },
+    /// Writes into the status which recovery the data comes from.
+    RecordIncarnation {
+        incarnation: String,
+    },
+    EndRecovery {
+        uid: String,
+    },
     /// Writes a Secret with a new certificate.
     IssueCertificate {
         purpose: Purpose,
@@ -204,12 +219,16 @@ impl Action {
         match self {
             Self::AddFinalizer
             | Self::RecordFormed { .. }
+            | Self::RecordIncarnation { .. }
             | Self::IssueCertificate { .. }
             | Self::CopyCertificate { copy: Copy::First | Copy::Held }
             | Self::LabelClaim { .. }
             | Self::CreatePreflight { .. }
             | Self::DeletePreflight { .. } => Nature::Harmless,
             Self::RemoveFinalizer
+            | Self::PrepareRecovery
+            | Self::ArmRecovery { .. }
+            | Self::EndRecovery { .. }
             | Self::CreateOrder { .. }
             | Self::ArmOrder { .. }
             | Self::DeleteOrder { .. }
@@ -255,7 +274,11 @@ impl Action {
     pub fn changes_cluster(&self) -> bool {
         matches!(
             self,
-            Self::AddFinalizer | Self::RemoveFinalizer | Self::RecordFormed { .. } | Self::Accept(_)
+            Self::AddFinalizer
+                | Self::RemoveFinalizer
+                | Self::RecordFormed { .. }
+                | Self::RecordIncarnation { .. }
+                | Self::Accept(_)
         )
     }
 
@@ -279,7 +302,7 @@ impl Action {
     /// Whether it needs this name for an object of ours, or leads to one that does.
     pub fn creates(&self, object: Object, seen: &Observed) -> bool {
         match object {
-            Object::Order => matches!(self, Self::CreateOrder { .. }),
+            Object::Order => matches!(self, Self::CreateOrder { .. } | Self::PrepareRecovery),
             Object::Form => seen.record.is_none() && matches!(self, Self::RecordForm { .. }),
             Object::Set => {
                 seen.set.is_none() && matches!(self, Self::CreateOrder { .. } | Self::SetReplicas { .. })
@@ -379,6 +402,14 @@ pub enum WaitingOn {
     /// Whether the cluster formed cannot be told before these volumes have been looked into.
     Volumes {
         ordinals: Vec<Ordinal>,
+    },
+    /// These pods have to end, and their volumes to be deleted or inspected, before one member continues without them.
+    Fence {
+        ordinals: Vec<Ordinal>,
+    },
+    /// etcd is started without the other members.
+    ForcedStart {
+        survivor: Ordinal,
     },
     /// Members are compared before all but one of them go.
     Hashes {
@@ -561,6 +592,32 @@ pub enum Refusal {
     DataLost,
     StopNeedsQuorum {
         cause: Unanswered,
+    },
+    /// Consent to the loss of data was there before the loss was observed, or it was used.
+    ConsentBeforeLoss,
+    /// Consent to the loss of data of another cluster.
+    ConsentForOther {
+        given: ClusterId,
+        actual: ClusterId,
+    },
+    /// Consent, and a majority might still return: these might have data, in this state.
+    MayReturn {
+        ordinals: Vec<(Ordinal, PodState)>,
+    },
+    /// No member responds that could continue alone.
+    NoSurvivor,
+    /// The pod that a user has named has no member that responds; these have.
+    SurvivorUnusable {
+        named: String,
+        usable: Vec<Ordinal>,
+    },
+    /// The StatefulSet creates pods of another form than the survivor has.
+    SurvivorForm {
+        survivor: Ordinal,
+    },
+    /// The survivor was started and has no quorum alone.
+    RecoveryIncomplete {
+        survivor: Ordinal,
     },
     NoSuccessor {
         leader: MemberId,

@@ -88,6 +88,12 @@ pub enum Change {
     AddFinalizer,
     RemoveFinalizer,
     RecordFormed(ClusterId, Timestamp),
+    /// Which recovery the data comes from.
+    RecordIncarnation(String),
+    /// An order for a recovery.
+    CreateRecovery,
+    /// With the survivor, and the UID of the pod that it runs in.
+    ArmRecovery(Ordinal, String),
     /// What users asked for and is accepted.
     Accept(Accepted),
     /// All of its status that is ours.
@@ -186,6 +192,15 @@ pub fn request(action: &Action, seen: &Observed, turn: usize) -> Option<Request>
         Action::AddFinalizer => etcd_cluster(Change::AddFinalizer),
         Action::RemoveFinalizer => etcd_cluster(Change::RemoveFinalizer),
         Action::RecordFormed { cluster } => etcd_cluster(Change::RecordFormed(cluster, seen.now)),
+        Action::RecordIncarnation { ref incarnation } => {
+            etcd_cluster(Change::RecordIncarnation(incarnation.clone()))
+        }
+        Action::PrepareRecovery => write(Object::Order, OnlyIf::Absent, Change::CreateRecovery),
+        Action::ArmRecovery { ref uid, survivor, ref pod } => {
+            let change = Change::ArmRecovery(survivor, pod.clone());
+            unchanged(Object::Order, uid, versions.order.as_ref(), change)
+        }
+        Action::EndRecovery { ref uid } => delete(Object::Order, uid),
         Action::Accept(ref accepted) => etcd_cluster(Change::Accept(accepted.clone())),
         Action::IssueCertificate { purpose, cause: _ } => {
             let (object, change) = (Object::Secret(purpose), Change::Issue(purpose));

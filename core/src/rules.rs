@@ -15,6 +15,7 @@ mod maintenance;
 mod network_policy;
 pub(crate) mod options;
 pub(crate) mod pods;
+mod recovery;
 mod repair;
 mod restore;
 mod storage;
@@ -71,6 +72,7 @@ pub(crate) fn of_cluster() -> impl Iterator<Item = &'static Rule<EtcdClusterSpec
         pods::RULES,
         maintenance::RULES,
         repair::RULES,
+        recovery::RULES,
         certificates::RULES,
         auth::RULES,
         network_policy::RULES,

@@ -20,6 +20,7 @@ pub use verdict::{Refusal, Start, Waiting};
 use crate::member::{MemberProgress, PeerAddress};
 use crate::order::BootstrapOrder;
 use crate::quorum::quorum;
+use crate::recovery::RecoveryOrder;
 
 /// How long an order's pods wait for the last ones after a quorum of them has been met. A later one finds a cluster that
 /// has bootstrapped and has to be replaced, so this is long enough to pull an image.
@@ -40,6 +41,9 @@ pub fn decide_start(evidence: &Evidence) -> Start {
         return Start::Refuse(refusal);
     }
     if evidence.volume.has_log {
+        if let Some(order) = forced_by(evidence) {
+            return Start::Force { order: order.clone() };
+        }
         let adopt =
             evidence.volume.identity.as_ref().is_some_and(|it| it.cluster_uid != evidence.cluster_uid);
         return Start::Restart { adopt };
@@ -57,6 +61,13 @@ pub fn voided_order(evidence: &Evidence) -> Option<&str> {
         order.members.keys().filter_map(listed).any(|address| list.at(&address).is_some())
     };
     formed_lists(evidence).any(knows_us).then_some(&order.nonce)
+}
+
+/// The order by which this member continues without the others, unless it has used it.
+fn forced_by(evidence: &Evidence) -> Option<&RecoveryOrder> {
+    let order = evidence.recovery.as_ref().filter(|order| order.cluster_uid == evidence.cluster_uid)?;
+    let survives = order.start.as_ref().is_some_and(|start| start.survivor == evidence.name);
+    (survives && !evidence.used_nonces.contains(&order.nonce)).then_some(order)
 }
 
 fn order_of(evidence: &Evidence) -> Option<&BootstrapOrder> {

@@ -10,6 +10,7 @@ mod facts;
 mod members;
 mod panicked;
 mod preflight;
+mod recovery;
 mod rollout;
 mod spread;
 mod tls;

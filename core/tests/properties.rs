@@ -2,6 +2,8 @@
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "a property names the actions that it speaks of")]
 
+#[path = "properties/recovery.rs"]
+mod recovery;
 #[path = "properties/rolls.rs"]
 mod rolls;
 #[path = "properties/snapshots.rs"]
@@ -116,7 +118,7 @@ proptest! {
                 Action::AddFinalizer | Action::RecordFormed { .. } => true,
                 Action::DeleteOrder { .. } | Action::AdoptClaim { .. } => true,
                 Action::SetTemplate { .. } | Action::RecordForm { .. } | Action::RecordCleared { .. } => true,
-                Action::DeletePreflight { .. } => true,
+                Action::DeletePreflight { .. } | Action::PrepareRecovery => true,
                 Action::DeletePod { ordinal, .. } => assess(&seen).pod(*ordinal).cannot_start(),
                 _ => false,
             };

@@ -11,6 +11,7 @@ use std::{env, fs, iter};
 use etcd_operator_core::agent::{News, Protocol, Reason, Report};
 use etcd_operator_core::etcd_config::{AutoCompaction, MemberConfig, MemberOptions};
 use etcd_operator_core::order::BootstrapOrder;
+use etcd_operator_core::recovery::{ForcedStart, RecoveryOrder};
 use etcd_operator_core::start::{Identity, Waiting};
 use etcd_operator_core::tls::{ClientPort, PeerPort, Transport};
 use jiff::Timestamp;
@@ -121,6 +122,13 @@ fn today() -> Files {
         cluster_uid: "uid-1".into(),
         name: "kv-1".into(),
         used_nonces: BTreeSet::from(["uid-2".into()]),
+        incarnation: Some("uid-2".into()),
+    };
+    let recovery = RecoveryOrder {
+        protocol_version: Protocol::CURRENT,
+        cluster_uid: "uid-1".into(),
+        nonce: "uid-2".into(),
+        start: Some(ForcedStart { survivor: "kv-1".into(), replaces: "uid-3".into() }),
     };
     let mut by_revision = member_config();
     by_revision.options.auto_compaction = Some(AutoCompaction::Revision("1000".into()));
@@ -132,6 +140,7 @@ fn today() -> Files {
         ("config-mixed.json".into(), text(&mixed)),
         ("news.json".into(), text(&News { addresses, ..News::default() })),
         ("order.json".into(), format!("{}\n", order().render())),
+        ("recovery.json".into(), format!("{}\n", recovery.render())),
         ("identity.json".into(), text(&identity)),
         ("config.json".into(), text(&member_config())),
         ("config-revision.json".into(), text(&by_revision)),
@@ -155,6 +164,7 @@ fn read(file: &str, text: &str) -> Value {
         Some("report") => as_value::<Report>(file, text),
         Some("news") => as_value::<News>(file, text),
         Some("order") => as_value::<BootstrapOrder>(file, text),
+        Some("recovery") => as_value::<RecoveryOrder>(file, text),
         Some("identity") => as_value::<Identity>(file, text),
         Some("config") => as_value::<MemberConfig>(file, text),
         _ => panic!("no message is called {file}"),

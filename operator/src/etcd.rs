@@ -90,6 +90,8 @@ impl Member {
             linearizable: read.is_ok() || read.as_ref().is_err_and(Error::follows_read),
             denied: read.as_ref().is_err_and(Error::is_denied),
             applied_index: status.raft_applied_index(),
+            commit_index: if status.is_learner() { 0 } else { status.raft_index() },
+            term: status.raft_term(),
             version: Version::parse(status.version()),
             storage_version: Version::parse(status.storage_version()),
             downgrade: downgrade::reported(status.downgrade_info()),

@@ -9,13 +9,14 @@ use etcd_operator_core::etcd_config::{peer_address, peer_url};
 use etcd_operator_core::member::{MAX_SIZE, MemberProgress};
 use etcd_operator_core::observed::{Blocked, ClusterId, MemberId, Ordinal, Process};
 use etcd_operator_core::order::BootstrapOrder;
+use etcd_operator_core::recovery::{ForcedStart, RecoveryOrder};
 use etcd_operator_core::start::{
     self, Answer, Evidence, Identity, Member, MemberList, Order, Peer, Reply, Start, Volume,
 };
 use jiff::Timestamp;
 
 use crate::etcd::{Server, Tick, api};
-use crate::kube;
+use crate::kube::{self, OrderKind};
 use crate::observe::uid;
 use crate::world::World;
 
@@ -24,6 +25,8 @@ use crate::world::World;
 pub struct Bugs {
     /// It uses an order although it did so before, and although a member of a bootstrapped cluster responds.
     pub follows_old_orders: bool,
+    /// It uses an order for a recovery again.
+    pub forces_again: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -38,6 +41,8 @@ pub struct Memory {
 pub enum Verdict {
     Wait(Process),
     Restart,
+    /// Without the other members, by this order.
+    Force(u64),
     Found(kube::Order),
     Join(ClusterId, MemberId),
 }
@@ -48,6 +53,8 @@ pub fn judge(world: &World, ordinal: Ordinal) -> Option<(Verdict, Memory)> {
     let ever_started = !evidence.used_nonces.is_empty();
     let verdict = match (start::decide_start(&evidence), sandbox.order) {
         (Start::Restart { .. }, _) => Verdict::Restart,
+        (Start::Force { .. }, Some(order)) => Verdict::Force(order.uid),
+        (Start::Force { .. }, None) => Verdict::Restart,
         (Start::Bootstrap { .. }, Some(order)) => Verdict::Found(order),
         (Start::Bootstrap { .. }, None) => Verdict::Wait(Process::Waiting),
         (Start::Join { members, fetch_until: _ }, _) => {
@@ -86,7 +93,7 @@ fn inspect(world: &World, ordinal: Ordinal, sandbox: &kube::Sandbox) -> Option<(
     let volume = world.kube.volumes.get(&sandbox.volume)?;
     let cluster_uid = uid("cluster", sandbox.template.cluster);
     let mut memory = sandbox.memory.clone();
-    let parsed = sandbox.order.map(written);
+    let parsed = sandbox.order.filter(|it| it.kind == OrderKind::Bootstrap).map(written);
     let others = world.kube.sandboxes.iter().filter(|(other, _)| **other != ordinal);
     let published = others.filter(|(_, theirs)| theirs.is_published(world.now));
     let replies = published.map(|(&other, theirs)| {
@@ -99,6 +106,7 @@ fn inspect(world: &World, ordinal: Ordinal, sandbox: &kube::Sandbox) -> Option<(
         cluster_uid: uid("cluster", owner),
         name: name(ordinal),
         used_nonces: BTreeSet::new(),
+        incarnation: None,
     });
     let followed = volume.followed.iter().chain(&memory.followed);
     let evidence = Evidence {
@@ -111,12 +119,16 @@ fn inspect(world: &World, ordinal: Ordinal, sandbox: &kube::Sandbox) -> Option<(
         used_nonces: followed.map(|&nonce| uid("nonce", nonce)).collect(),
         void_nonces: BTreeSet::new(),
         order: parsed.map_or(Order::None, Order::There),
+        recovery: sandbox.order.and_then(recovery),
         peers: Vec::new(),
         names: Ordinal::below(MAX_SIZE).map(|other| (name(other), [address(other)].into())).collect(),
         added_for: Duration::ZERO,
         whole_log_until: u64::MAX,
     };
     let mut evidence = memory.process.add(replies.collect(), evidence, time(world.now));
+    if world.agent_bugs.forces_again {
+        evidence.used_nonces.clear();
+    }
     if world.agent_bugs.follows_old_orders {
         evidence.used_nonces.clear();
         evidence.void_nonces.clear();
@@ -176,6 +188,14 @@ fn written(order: kube::Order) -> BootstrapOrder {
             .map(|ordinal| (name(ordinal), peer_url(order.peers, &name(ordinal))))
             .collect(),
     }
+}
+
+fn recovery(order: kube::Order) -> Option<RecoveryOrder> {
+    let OrderKind::Recovery(start) = order.kind else { return None };
+    let start =
+        start.map(|(survivor, pod)| ForcedStart { survivor: name(survivor), replaces: uid("pod", pod) });
+    let (cluster_uid, nonce) = (uid("cluster", order.cluster), uid("nonce", order.uid));
+    Some(RecoveryOrder { protocol_version: Protocol::CURRENT, cluster_uid, nonce, start })
 }
 
 fn name(ordinal: Ordinal) -> String {

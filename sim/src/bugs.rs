@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use etcd_operator_core::auth::{Step, User};
 use etcd_operator_core::form::Digest;
-use etcd_operator_core::observed::{Answer, MemberId, Observed, Pod, PreflightState, Process, Seen};
+use etcd_operator_core::observed::{
+    Answer, MemberId, Observed, Pod, PreflightState, Process, Seen, Unanswered,
+};
 use etcd_operator_core::plan::{Action, Plan, Refusal, WaitingOn};
 use etcd_operator_core::tls::{Cause, Key, Purpose, Schemes};
 use jiff::Timestamp;
@@ -73,6 +75,10 @@ pub enum Bug {
     KeyAssumed,
     /// The pod of a member on a lost node is deleted by force before the member is removed.
     FenceSkipped,
+    /// Agents use an order for a recovery again.
+    ForcedTwice,
+    /// One member continues while others still have data.
+    OthersNotFenced,
 }
 
 impl Bug {
@@ -86,6 +92,9 @@ impl Bug {
         }
         if self == Self::QuorumSkipped {
             everybody_serves(seen);
+        }
+        if self == Self::OthersNotFenced {
+            take_others_for_lost(seen);
         }
         if self == Self::TemplateUnread {
             seen.set.iter_mut().for_each(|set| set.followed = true);
@@ -224,6 +233,15 @@ impl Bug {
     }
 }
 
+/// All that respond but the first one.
+fn take_others_for_lost(seen: &mut Observed) {
+    let responds = |answer: &Seen<Answer>| answer.known().is_some_and(|it| !it.linearizable);
+    for (ordinal, answer) in seen.etcd.answers.iter_mut().filter(|(_, answer)| responds(answer)).skip(1) {
+        *answer = Seen::Unknown(Unanswered::AgentWaiting(String::new()));
+        seen.pods.entry(*ordinal).and_modify(|pod| pod.etcd = Process::DataLost);
+    }
+}
+
 fn end_on_lost_node(seen: &Observed, action: &mut Action) {
     let Action::RemoveMember { member, .. } = action else { return };
     let ordinal = seen.etcd.members.known().and_then(|members| members.list.get(member)?.ordinal);
@@ -306,6 +324,8 @@ fn everybody_serves(seen: &mut Observed) {
             linearizable: true,
             denied: false,
             applied_index: 0,
+            commit_index: 0,
+            term: 0,
             version: None,
             storage_version: None,
             downgrade: Default::default(),

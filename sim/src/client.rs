@@ -19,6 +19,13 @@ pub struct Client {
     pub acked: u64,
 }
 
+impl Client {
+    /// What was not acknowledged never will be.
+    pub fn forget(&mut self, cluster: ClusterId) {
+        self.pending.retain(|(_, _, it, _)| *it != cluster);
+    }
+}
+
 pub fn write(world: &mut World) {
     for _ in 0..3 {
         let ordinals: Vec<Ordinal> = world.servers.keys().copied().collect();

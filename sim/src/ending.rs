@@ -151,6 +151,6 @@ fn any_data(world: &World) -> bool {
 /// Whether etcd was killed between the agent's note and its first entry, so that nothing can tell whether it had begun:
 /// then the operator waits or refuses until a user deletes the cluster.
 pub fn is_doubtful(world: &World) -> bool {
-    let begun = |volume: &Volume| volume.followed.is_some() && volume.data.is_none();
+    let begun = |volume: &Volume| !volume.followed.is_empty() && volume.data.is_none();
     world.formed().is_none() && world.kube.volumes.values().any(begun)
 }

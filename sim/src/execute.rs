@@ -17,7 +17,7 @@ use crate::auth;
 use crate::etcd::api::{self, Call};
 use crate::form::Form;
 use crate::gift::Gift;
-use crate::kube::{Objects, Order, Pod, Record, Set, SetSpec, Template};
+use crate::kube::{Objects, Order, OrderKind, Pod, Record, Set, SetSpec, Template};
 use crate::observe::NODE;
 use crate::rolling;
 use crate::secrets::{Authorities, Secret};
@@ -46,6 +46,8 @@ pub struct Wanted {
     pub gift: Option<Gift>,
     /// Of etcd's root.
     pub root_password: Option<u64>,
+    /// Whether a user had consented to the loss of data.
+    pub consented: bool,
     /// It arrives long after it was sent.
     pub late: bool,
 }
@@ -71,6 +73,7 @@ impl Wanted {
             root_password: cluster.goal.auth.root_password_secret().and(cluster.root_password),
             late: false,
             adopts: adopts.and_then(|former| former.strip_prefix("cluster-")?.parse().ok()),
+            consented: wants(|goal, _| goal.recovery.is_some()),
             stopping: wants(|goal, _| goal.size == 0),
             data_may_go: wants(|goal, deleting| {
                 deleting && goal.on_delete == OnDelete::Delete
@@ -133,7 +136,7 @@ fn apply(world: &mut World, write: &Write, wanted: Wanted) -> Outcome {
                 world.force_deletion(ordinal);
                 return Outcome::Done;
             }
-            if !wanted.stopping && !watch::is_deleting(world) {
+            if !wanted.stopping && !wanted.consented && !watch::is_deleting(world) {
                 rolling::pod_may_end(world, ordinal, wanted, write.change == Change::Evict);
             }
             world.kube.objects.pods.entry(ordinal).and_modify(|pod| pod.terminating = true);
@@ -157,6 +160,8 @@ fn change_cluster(world: &mut World, change: &Change) {
     cluster.version += 1;
     if let Change::RecordFormed(id, _) = change {
         cluster.formed.get_or_insert((*id, world.now));
+    } else if let Change::RecordIncarnation(incarnation) = change {
+        cluster.incarnation = Some(incarnation.clone());
     } else if let Change::Report(status) = change {
         cluster.status = Some(Rc::new((**status).clone()));
     } else if let Change::Accept(Accepted::Rotation { token, authorities }) = change {
@@ -172,7 +177,18 @@ fn change_order(world: &mut World, change: &Change, wanted: Wanted) {
         (&Change::CreateOrder(size), _) => {
             let (uid, cluster, peers) =
                 (world.kube.uid(), wanted.cluster, wanted.form.transport.peers.scheme());
-            Some(Order { uid, version: 1, cluster, armed: false, size, peers })
+            Some(Order { uid, version: 1, cluster, armed: false, size, peers, kind: OrderKind::Bootstrap })
+        }
+        (Change::CreateRecovery, _) => {
+            let (uid, cluster, peers) =
+                (world.kube.uid(), wanted.cluster, wanted.form.transport.peers.scheme());
+            let kind = OrderKind::Recovery(None);
+            Some(Order { uid, version: 1, cluster, armed: false, size: 0, peers, kind })
+        }
+        (Change::ArmRecovery(survivor, pod), Some(order)) => {
+            let pod = pod.strip_prefix("pod-").and_then(|it| it.parse().ok()).unwrap_or_default();
+            let kind = OrderKind::Recovery(Some((*survivor, pod)));
+            Some(Order { version: order.version + 1, kind, ..order })
         }
         (Change::ArmOrder(_), Some(order)) => {
             let (version, peers) = (order.version + 1, wanted.form.transport.peers.scheme());

@@ -52,6 +52,7 @@ pub struct Cluster {
     pub deleting: bool,
     pub finalizer: bool,
     pub formed: Option<(ClusterId, Tick)>,
+    pub incarnation: Option<String>,
     /// As operators reported it last.
     pub status: Option<Rc<EtcdClusterStatus>>,
     /// The content of the Secret with the password of etcd's root, if there is one.
@@ -73,6 +74,14 @@ pub struct Order {
     pub size: u8,
     /// Of the peer URLs in it.
     pub peers: Scheme,
+    pub kind: OrderKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OrderKind {
+    Bootstrap,
+    /// With the pod that continues, and the UID of the one that it ran in.
+    Recovery(Option<(Ordinal, u64)>),
 }
 
 /// The ConfigMap with the form that all members ran together last.
@@ -169,8 +178,8 @@ pub struct Volume {
     /// The EtcdCluster whose agents wrote to it first, by its UID.
     pub owner: Option<u64>,
     pub data: Option<Data>,
-    /// The order that was followed here.
-    pub followed: Option<u64>,
+    /// The orders that were followed here.
+    pub followed: BTreeSet<u64>,
 }
 
 /// What a node knows of a pod on it.
@@ -273,6 +282,7 @@ impl Kube {
             deleting: false,
             finalizer: false,
             formed: None,
+            incarnation: None,
             status: None,
             root_password: None,
             gift: None,

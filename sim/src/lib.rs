@@ -29,6 +29,7 @@ pub mod operator;
 mod past;
 pub mod problem;
 pub mod random;
+pub mod recovery;
 mod report;
 mod rolling;
 pub mod run;

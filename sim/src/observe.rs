@@ -7,7 +7,7 @@ use etcd_operator_core::decide::Goal;
 use etcd_operator_core::observe::{Reply, etcd};
 use etcd_operator_core::observed::{
     Claim, Cluster, Etcd, FormRecord, Formed, LossSign, NodeLoss, Observed, Order, Ordinal, Pod, Preflight,
-    Seen, Set, Versions,
+    Process, Recovery, Seen, Set, Unanswered, Versions,
 };
 use etcd_operator_core::request::Object;
 use etcd_operator_core::round::Memory;
@@ -16,7 +16,7 @@ use jiff::Timestamp;
 
 use crate::etcd::Tick;
 use crate::gift::Gift;
-use crate::kube::{self, Objects};
+use crate::kube::{self, Objects, OrderKind};
 use crate::secrets;
 use crate::world::World;
 
@@ -53,14 +53,15 @@ pub fn observe(
             restart: None,
             moved_leader: None,
             restore: None,
+            incarnation: cluster.incarnation.clone(),
             rotation: cluster.rotation.clone(),
             formed: cluster.formed.map(|(id, since)| Formed { id, since: time(since) }),
         },
-        order: objects.order.filter(|order| order.cluster == cluster.uid).map(|order| Order {
-            uid: uid("order", order.uid),
-            armed: order.armed,
-            size: order.size,
-        }),
+        recovery: objects.order.filter(|order| order.cluster == cluster.uid).and_then(see_recovery),
+        order: objects
+            .order
+            .filter(|it| it.cluster == cluster.uid && it.kind == OrderKind::Bootstrap)
+            .map(|order| Order { uid: uid("order", order.uid), armed: order.armed, size: order.size }),
         set: set.map(|set| Set {
             uid: uid("set", set.uid),
             replicas: set.spec.replicas,
@@ -112,6 +113,12 @@ pub fn observe(
         // A pod that was replaced since it was read is asked by its address, and is not there.
         let same = world.kube.objects.pods.get(&ordinal).is_some_and(|it| uid("pod", it.uid) == pod.uid);
         pod.handshakes = world.handshakes(ordinal, answered && same);
+        let waits = |it: &Seen<_>| matches!(it, Seen::Unknown(Unanswered::AgentWaiting(_)));
+        if observed.etcd.answers.get(&ordinal).is_some_and(waits)
+            && let Some(sandbox) = world.kube.sandboxes.get(&ordinal)
+        {
+            pod.etcd = sandbox.state.clone();
+        }
     }
     memory.note_silence(&mut observed);
     Some(observed)
@@ -193,13 +200,28 @@ fn ask(world: &mut World, objects: &Objects, ago: Tick, sight: Sight) -> Etcd {
         let asked = world.random.below(ago + 1);
         let lost = sight.etcd_unreachable || world.random.chance(sight.answers_lost_per_mille);
         let reply = world.reply(ordinal, asked).filter(|reply| reply.pod == pod.uid && !lost);
+        let agent = || if lost { None } else { ask_agent(world, ordinal, pod.uid) };
         let reply = reply.map_or_else(
-            || Reply::Nobody("no response".into()),
+            || agent().unwrap_or_else(|| Reply::Nobody("no response".into())),
             |reply| Reply::Etcd { answer: reply.answer, members: Some(Ok(reply.members)) },
         );
         replies.insert(ordinal, reply);
     }
     etcd(&replies)
+}
+
+/// An agent that waits responds in place of etcd.
+fn ask_agent(world: &World, ordinal: Ordinal, pod: u64) -> Option<Reply> {
+    let sandbox = world.kube.sandboxes.get(&ordinal)?;
+    let responds = world.recoveries.agents_respond && sandbox.uid == pod && sandbox.is_up(world.now);
+    let waits = matches!(sandbox.state, Process::Waiting | Process::DataLost | Process::Forming);
+    let (process, why) = (sandbox.state.clone(), Unanswered::AgentWaiting("something".into()));
+    (responds && waits && world.reaches(ordinal)).then_some(Reply::Agent { process, why })
+}
+
+fn see_recovery(order: kube::Order) -> Option<Recovery> {
+    let OrderKind::Recovery(start) = order.kind else { return None };
+    Some(Recovery { uid: uid("order", order.uid), start: start.map(|(it, pod)| (it, uid("pod", pod))) })
 }
 
 /// Of a member that serves.

@@ -83,6 +83,8 @@ impl World {
             linearizable,
             denied: linearizable && self.denies_operators(server.data.cluster),
             applied_index: server.applied.index as u64,
+            commit_index: if server.applied.is_voter(server.id()) { server.data.commit as u64 } else { 0 },
+            term: server.data.term,
             version: Some(server.release.version()),
             storage_version: self.storage_version(server),
             downgrade: self.reported_downgrade(server.release),

@@ -41,6 +41,10 @@ pub enum Violation {
     WriteLost { ordinal: Ordinal, revision: u64, acknowledged: u64 },
     /// A pod used its bootstrap order twice.
     OrderUsedTwice(Ordinal),
+    /// A pod continued without the other members twice by one order, or more often than users agreed to.
+    ForcedUnasked(Ordinal),
+    /// A pod continued without the other members while volumes of others had data.
+    ForcedUnfenced { ordinal: Ordinal, beside: usize },
     /// A pod bootstraps although the cluster has formed.
     SecondCluster(Ordinal),
     /// A pod serves another cluster than the one that formed.
@@ -139,6 +143,8 @@ impl Violation {
             | Self::QuorumLost { .. }
             | Self::VotersApart { .. }
             | Self::TooManyEnded { .. }
+            | Self::ForcedUnasked(_)
+            | Self::ForcedUnfenced { .. }
             | Self::EndedUnfenced(_)
             | Self::FormSpread(_)
             | Self::EndedUnprepared(_)

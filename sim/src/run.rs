@@ -9,6 +9,7 @@ use etcd_operator_core::decide::Goal;
 use etcd_operator_core::observed::Ordinal;
 use etcd_operator_core::plan::{Plan, Refusal, WaitingOn};
 use etcd_operator_core::quorum::quorum;
+use etcd_operator_core::recovery::Survivor;
 use etcd_operator_core::schedule::{Schedule, Window};
 use etcd_operator_core::tls::Purpose;
 
@@ -85,7 +86,13 @@ impl<'a> Run<'a> {
         world.killed_at_first_start = script.killed_at_first_start;
         world.past.depth = script.observation_time;
         world.network.loss_per_mille = script.loss_per_mille;
-        world.agent_bugs = agent::Bugs { follows_old_orders: script.bug == Some(Bug::OldOrderHonoured) };
+        world.agent_bugs = agent::Bugs {
+            follows_old_orders: script.bug == Some(Bug::OldOrderHonoured),
+            forces_again: script.bug == Some(Bug::ForcedTwice),
+        };
+        if script.recovers {
+            (world.agent, world.recoveries.agents_respond) = (Protocol::CURRENT, true);
+        }
         world.has_rivals = script.operators > 1;
         world.lifetime = script.lifetime;
         let form = world.new_form(script.release, None);
@@ -167,6 +174,9 @@ impl<'a> Run<'a> {
             Step::NodeDown(ordinal) => world.take_node_down(ordinal),
             Step::NodesUp => world.kube.nodes_down.clear(),
             Step::ForceDeletion(ordinal) => world.force_deletion(ordinal),
+            Step::LoseForGood(ordinal) => world.lose_for_good(ordinal),
+            Step::Consent(named) => world.consent(Some(named.map_or(Survivor::Auto, Survivor::Pod))),
+            Step::TakeConsentBack => world.consent(None),
             Step::Wipe(ordinal) => faults::wipe(world, ordinal),
             Step::Delete(on_delete) => world.delete_cluster(on_delete),
             Step::Volumes(volumes) => world.edit_volumes(volumes),

@@ -57,6 +57,8 @@ pub struct Script {
     pub auth: Wanted,
     /// What a user gives when the cluster is created.
     pub gift: Option<Gift>,
+    /// Operators and agents know how one member continues without the others.
+    pub recovers: bool,
 }
 
 /// Authentication, with a password for root from a Secret.
@@ -96,6 +98,11 @@ pub enum Step {
     DeleteSecret(Purpose),
     /// A user restores the authorities that are missing.
     RestoreAuthorities,
+    /// Its pod and its volume.
+    LoseForGood(Ordinal),
+    /// A user consents to the loss of data: the survivor with the most data, or this one.
+    Consent(Option<Ordinal>),
+    TakeConsentBack,
     /// A user edits whether authentication is wanted.
     Auth(bool),
     /// A user enables or disables authentication by hand.
@@ -142,6 +149,7 @@ impl Script {
             lifetime: None,
             auth: Wanted::Unknown,
             gift: None,
+            recovers: false,
         }
     }
 

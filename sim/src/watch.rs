@@ -23,7 +23,7 @@ pub fn volume_may_go(world: &mut World, ordinal: Ordinal, wanted: Wanted) {
     let counts = |peer: &Peer| !(peer.learner && world.has_rivals);
     let listed =
         ours.is_some_and(|data| world.members_of(data.cluster).get(&data.member).is_some_and(counts));
-    if listed && !wanted.data_may_go {
+    if listed && !wanted.data_may_go && !wanted.consented {
         world.violate(Violation::MemberVolumeDeleted(ordinal));
     }
     let armed = world.kube.objects.order.is_some_and(|order| order.armed);

@@ -17,6 +17,7 @@ use crate::lineage::Lineage;
 use crate::past::Past;
 use crate::problem::Violation;
 use crate::random::{Random, mix};
+use crate::recovery::Recoveries;
 use crate::rolling::Ended;
 
 /// How long DNS can return the previous address of a pod.
@@ -56,6 +57,7 @@ pub struct World {
     pub urls_excused_until: Tick,
     /// Of certificates that are not authorities, unless it is that of the operator.
     pub lifetime: Option<Tick>,
+    pub recoveries: Recoveries,
     /// The first violation.
     pub violation: Option<Violation>,
     /// More volumes were lost than a quorum bears.
@@ -90,6 +92,7 @@ impl World {
             has_rivals: false,
             urls_excused_until: 0,
             lifetime: None,
+            recoveries: Recoveries::default(),
             violation: None,
             data_at_risk: false,
             order_at_risk: false,
@@ -228,17 +231,28 @@ impl World {
             Verdict::Join(cluster, member) => {
                 self.is_below_cluster(form.release) || is_hidden(cluster, member)
             }
-            Verdict::Wait(_) | Verdict::Restart | Verdict::Found(_) => false,
+            Verdict::Wait(_) | Verdict::Restart | Verdict::Force(_) | Verdict::Found(_) => false,
         };
         let (state, data) = match verdict {
             Verdict::Wait(state) => (state, None),
             Verdict::Restart => (Process::Started, on_volume),
+            Verdict::Force(order) => {
+                memory.followed.insert(order);
+                if let Some(volume) = self.kube.volumes.get_mut(&id) {
+                    volume.followed.insert(order);
+                }
+                let alone = on_volume.map(etcd::Data::without_others);
+                if let Some(alone) = &alone {
+                    self.continues_alone(order, ordinal, alone);
+                }
+                (Process::Started, alone)
+            }
             Verdict::Join(cluster, member) => (Process::Started, Some(etcd::join(cluster, member))),
             Verdict::Found(order) => {
                 self.founding(order, ordinal, cluster);
                 memory.followed.insert(order.uid);
                 if let Some(volume) = self.kube.volumes.get_mut(&id) {
-                    volume.followed = Some(order.uid);
+                    volume.followed.insert(order.uid);
                 }
                 let died = self.random.chance(self.killed_at_first_start);
                 (Process::Started, (!died).then(|| etcd::found(order.uid, order.size, ordinal, order.peers)))

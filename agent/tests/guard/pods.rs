@@ -16,6 +16,7 @@ use etcd_operator_core::agent::{News, Protocol, Reason, Report, environment, pat
 use etcd_operator_core::etcd_config::{MemberConfig, MemberOptions, peer_url};
 use etcd_operator_core::member::MemberProgress;
 use etcd_operator_core::order::{self, BootstrapOrder};
+use etcd_operator_core::recovery::{self, ForcedStart, RecoveryOrder};
 use etcd_operator_core::tls::Transport;
 use rustix::process::Signal;
 use testbed::stand_in::Processes;
@@ -102,6 +103,18 @@ impl Cluster {
             members,
         };
         fs::write(self.directory().join("order").join(order::KEY), order.render()).expect("an order");
+    }
+
+    /// The order for a recovery, with which this pod continues without the others.
+    pub fn give_recovery_order(&self, nonce: &str, survivor: usize) {
+        let start = ForcedStart { survivor: name(survivor), replaces: "a pod".into() };
+        let order = RecoveryOrder {
+            protocol_version: Protocol::CURRENT,
+            cluster_uid: self.config.cluster_uid.clone(),
+            nonce: nonce.into(),
+            start: Some(start),
+        };
+        fs::write(self.directory().join("order").join(recovery::KEY), order.render()).expect("an order");
     }
 
     pub fn take_order_back(&self) {

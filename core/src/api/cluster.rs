@@ -10,7 +10,7 @@ use crate::member::MAX_SIZE;
 
 use super::{
     Auth, Certificates, EtcdClusterStatus, IssuerRef, Maintenance, NetworkPolicy, Options, PodTemplate,
-    Quantity, Repair, Storage,
+    Quantity, Recovery, Repair, Storage,
 };
 
 /// The desired state of the cluster.
@@ -110,6 +110,10 @@ pub struct EtcdClusterSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repair: Option<Repair>,
 
+    /// Consent to recover from a lost quorum, with loss of data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovery: Option<Recovery>,
+
     /// Access from outside the Kubernetes cluster. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub external_access: Option<ExternalAccess>,
@@ -136,6 +140,7 @@ impl Default for EtcdClusterSpec {
             rollout: None,
             maintenance: None,
             repair: None,
+            recovery: None,
             external_access: None,
             debug_sidecar: None,
         }

@@ -48,6 +48,10 @@ pub struct EtcdClusterStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub formed_at: Option<Time>,
 
+    /// Which recovery from a lost quorum the data comes from. Absent if there was none. The cluster ID stays the same in a recovery.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incarnation: Option<String>,
+
     /// The URLs for clients.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]

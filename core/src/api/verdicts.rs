@@ -83,9 +83,10 @@ const PATCHED: &str = "on running pods, too";
 const VOLUMES_EXIST: &str = "the volumes exist already";
 const OWN_CERTIFICATES: &str = "the operator issues what no other source gives";
 const OTHER_AUTHORITY: &str = "the operator copies the certificate; members restart one at a time if they do not trust its authority yet";
+const CONSENTED: &str = "only while the quorum is lost";
 const REISSUED: &str = "the operator issues the certificate of the client port again";
 
-pub const VERDICTS: [FieldVerdict; 52] = [
+pub const VERDICTS: [FieldVerdict; 54] = [
     rolling("debugSidecar.image"),
     live("externalAccess.nodePort.port", "the Service changes"),
     live("maintenance.windows", "from the next step on"),
@@ -107,6 +108,8 @@ pub const VERDICTS: [FieldVerdict; 52] = [
     rolling("podTemplate.securityContext"),
     rolling("podTemplate.tolerations"),
     rolling("podTemplate.topologySpreadConstraints"),
+    live("recovery.acceptDataLoss.clusterID", CONSENTED),
+    live("recovery.acceptDataLoss.survivor", CONSENTED),
     live("repair.nodeLossGraceSeconds", "from the next step on"),
     rolling("repository"),
     rolling("resources.limits"),

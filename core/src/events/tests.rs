@@ -60,6 +60,19 @@ fn every_step_has_an_event_in_the_words_of_users() {
         ),
         (Action::RecordFormed { cluster }, "ClusterBootstrapped: bootstrapped as cluster c1"),
         (Action::DeleteOrder { uid: uid() }, "BootstrapFinished: bootstrap finished"),
+        (
+            Action::PrepareRecovery,
+            "MajorityLost: a majority of the members has lost its data: condition QuorumLost describes the way out",
+        ),
+        (
+            Action::ArmRecovery { uid: uid(), survivor: ordinal, pod: uid() },
+            "RecoveryStarted: kv-1 continues without the other members, with consent",
+        ),
+        (
+            Action::RecordIncarnation { incarnation: uid() },
+            "RecoveryCompleted: one member serves alone; what only others had is lost (incarnation uid)",
+        ),
+        (Action::EndRecovery { uid: uid() }, "RecoveryEnded: the order for the recovery is deleted"),
         (Action::SetReplicas { replicas: 5 }, "PodsCreated: creating pods: kv-3, kv-4"),
         (Action::SetReplicas { replicas: 2 }, "PodsRemoved: removing pods: kv-2"),
         (Action::AddLearner { ordinal, cluster }, "MemberAdded: added kv-1 as a learner"),
@@ -113,6 +126,8 @@ fn told_while_serving(action: &Action, voters: u8, change: impl FnOnce(&mut Obse
             linearizable: true,
             denied: false,
             applied_index: 1,
+            commit_index: 0,
+            term: 0,
             version: None,
             storage_version: None,
             downgrade: Downgrade::Unreported,

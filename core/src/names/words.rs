@@ -138,6 +138,14 @@ pub mod reason {
         PREVIOUS_OBJECTS_TERMINATING = "PreviousObjectsTerminating";
         NAMESPACE_TERMINATING = "NamespaceTerminating";
 
+        // Recovery from a lost quorum.
+        /// One member continues alone, with the consent of a user.
+        RECOVERING_QUORUM = "RecoveringQuorum";
+        /// Consent to the loss of data does not fit this loss.
+        CONSENT_WITHOUT_EFFECT = "ConsentWithoutEffect";
+        /// With consent, and not safe yet.
+        RECOVERY_REFUSED = "RecoveryRefused";
+
         // What stops a rollout.
         IMAGE_PULL_FAILED = "ImagePullFailed";
         /// etcd does not accept its new arguments, or the new image cannot be run.
@@ -291,6 +299,10 @@ pub mod event {
         BOOTSTRAP_PREPARED = "BootstrapPrepared";
         BOOTSTRAP_ALLOWED = "BootstrapAllowed";
         BOOTSTRAP_FINISHED = "BootstrapFinished";
+        MAJORITY_LOST = "MajorityLost";
+        RECOVERY_STARTED = "RecoveryStarted";
+        RECOVERY_COMPLETED = "RecoveryCompleted";
+        RECOVERY_ENDED = "RecoveryEnded";
         BOOTSTRAP_CANCELLED = "BootstrapCancelled";
         CLUSTER_BOOTSTRAPPED = "ClusterBootstrapped";
         PODS_CREATED = "PodsCreated";

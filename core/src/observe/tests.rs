@@ -68,6 +68,8 @@ fn answer(member: u64, leader: u64) -> Answer {
         linearizable: true,
         denied: false,
         applied_index: 1,
+        commit_index: 0,
+        term: 0,
         version: None,
         storage_version: None,
         downgrade: Default::default(),

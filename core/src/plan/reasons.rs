@@ -20,6 +20,7 @@ impl WaitingOn {
             | Self::Isolation { .. }
             | Self::OthersJoin { .. }
             | Self::OtherNode { .. } => reason::NODE_LOST,
+            Self::Fence { .. } | Self::ForcedStart { .. } => reason::RECOVERING_QUORUM,
             Self::Volumes { .. } => reason::INSPECTING_VOLUMES,
             Self::Hashes { .. } => reason::COMPARING_DATA,
             Self::SetGone => reason::STATEFULSET_RECREATING,
@@ -56,6 +57,12 @@ impl Refusal {
             Self::NoCertificateGiven { rejection, .. } => rejection.reason(),
             Self::DataLost => reason::DATA_LOST,
             Self::StopNeedsQuorum { .. } => reason::QUORUM_REQUIRED,
+            Self::ConsentBeforeLoss | Self::ConsentForOther { .. } => reason::CONSENT_WITHOUT_EFFECT,
+            Self::MayReturn { .. }
+            | Self::NoSurvivor
+            | Self::SurvivorUnusable { .. }
+            | Self::SurvivorForm { .. }
+            | Self::RecoveryIncomplete { .. } => reason::RECOVERY_REFUSED,
             Self::NoSuccessor { .. } => reason::NO_SUCCESSOR,
             Self::EditHeld => reason::NOT_ROLLED_OUT,
             Self::PreflightFailed { .. } => reason::PREFLIGHT_FAILED,

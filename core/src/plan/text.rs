@@ -92,6 +92,14 @@ impl Terms<'_> {
             Action::CreateOrder { size } => format!("prepare the bootstrap of {size} pods"),
             Action::ArmOrder { uid: _ } => "allow the pods to bootstrap".into(),
             Action::DeleteOrder { uid: _ } => "end the bootstrap".into(),
+            Action::PrepareRecovery => "record that a majority of the members has lost its data".into(),
+            Action::ArmRecovery { survivor, .. } => {
+                format!("let {} continue without the other members", self.pod(*survivor))
+            }
+            Action::RecordIncarnation { incarnation } => {
+                format!("record that the data comes from recovery {incarnation}")
+            }
+            Action::EndRecovery { uid: _ } => "end the recovery".into(),
             Action::SetReplicas { replicas } => format!("scale the StatefulSet to {replicas} pods"),
             Action::LabelClaim { ordinal, uid: _, member } => {
                 format!("label {} with its member {member}", self.volume(*ordinal))
@@ -184,6 +192,13 @@ impl Terms<'_> {
             }
             WaitingOn::CatchUp { ordinal, behind: None } => {
                 format!("learner {} to report its applied index", self.bare(*ordinal))
+            }
+            WaitingOn::Fence { ordinals } if ordinals.is_empty() => "the pod of the survivor".into(),
+            WaitingOn::Fence { ordinals } => {
+                format!("other pods to end, and their volumes to be inspected: {}", self.pods(ordinals))
+            }
+            WaitingOn::ForcedStart { survivor } => {
+                format!("etcd in {} to serve without the other members", self.pod(*survivor))
             }
             WaitingOn::Start { ordinal } => format!("member {} to start", self.bare(*ordinal)),
             WaitingOn::Voters { serving, needed } => {
@@ -350,6 +365,42 @@ impl Terms<'_> {
             }
             Refusal::StopNeedsQuorum { cause } => format!(
                 "stopping needs a quorum, to keep the newest data ({cause}): restore members, or delete the cluster"
+            ),
+            Refusal::ConsentBeforeLoss => {
+                "spec.recovery.acceptDataLoss has no effect, because it was there before the operator has reported what would \
+                 be lost, or because it was used: remove it, and give it again when condition QuorumLost describes the loss"
+                    .into()
+            }
+            Refusal::ConsentForOther { given, actual } => format!(
+                "spec.recovery.acceptDataLoss.clusterID is {given}, and the cluster is {actual}: change it only if this is the \
+                 cluster that you mean"
+            ),
+            Refusal::MayReturn { ordinals } => {
+                let states = ordinals.iter().map(|(it, state)| format!("{}: {}", self.pod(*it), state.text()));
+                format!(
+                    "recovery refused, because these might have data or still serve: {}; bring them back, so that nothing is lost. \
+                     What is lost for good: make sure that it does not run any more (a node that does not respond has to be \
+                     off), then delete its PersistentVolumeClaim and its pod",
+                    states.collect::<Vec<_>>().join("; ")
+                )
+            }
+            Refusal::NoSurvivor => {
+                "recovery refused: no member responds that could continue alone, so restore a backup into a new cluster".into()
+            }
+            Refusal::SurvivorUnusable { named, usable } => format!(
+                "recovery refused: no voting member responds in pod {}; set spec.recovery.acceptDataLoss.survivor to Auto or to one of: {}",
+                named.parse().map_or_else(|_| named.clone(), |it| self.bare(Ordinal(it))),
+                self.pods(usable)
+            ),
+            Refusal::SurvivorForm { survivor } => format!(
+                "recovery refused: {} would start again with another version or other settings than it has; save a snapshot of it, and \
+                 load that into a new cluster",
+                self.pod(*survivor)
+            ),
+            Refusal::RecoveryIncomplete { survivor } => format!(
+                "etcd in {} was started without the other members, once, and does not serve: see its log; to try again, remove \
+                 spec.recovery.acceptDataLoss and give it again",
+                self.pod(*survivor)
             ),
             Refusal::NoSuccessor { leader } => format!(
                 "no other voter serves, so leadership cannot move from member {}: restore another member first",

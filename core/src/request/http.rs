@@ -20,6 +20,7 @@ use crate::form::{Digest, Form, Record, adopts};
 use crate::names::{CLUSTER_UID_LABEL, COPIED_ANNOTATION, FIELD_MANAGER, FINALIZER, MEMBER_ID_LABEL, Names};
 use crate::observed::Ordinal;
 use crate::order::BootstrapOrder;
+use crate::recovery::{ForcedStart, RecoveryOrder};
 
 /// What writes are rendered with.
 #[derive(Clone, Copy)]
@@ -96,6 +97,7 @@ pub fn http(write: &Write, target: Target<'_>) -> Option<Request<Vec<u8>>> {
         Change::RecordFormed(id, at) => {
             merge_status(json!({"clusterID": id.to_string(), "formedAt": Time(*at)}))
         }
+        Change::RecordIncarnation(incarnation) => merge_status(json!({"incarnation": incarnation})),
         Change::Accept(Accepted::Restart { token, pods }) => {
             merge_status(json!({"requests": {"restart": {"token": token, "pods": pods}}}))
         }
@@ -114,6 +116,12 @@ pub fn http(write: &Write, target: Target<'_>) -> Option<Request<Vec<u8>>> {
         // The nonce is the object's UID: no other order will ever have it, and a repeated write is the same.
         Change::ArmOrder(size) => {
             let armed = only_if.inside(order(desired?, *size, only_if.uid()));
+            api.replace(&name, &post(), armed.to_string().into_bytes())
+        }
+        Change::CreateRecovery => create(recovery(desired?, None, UNARMED)),
+        Change::ArmRecovery(survivor, pod) => {
+            let start = ForcedStart { survivor: names.pod(*survivor), replaces: pod.clone() };
+            let armed = only_if.inside(recovery(desired?, Some(start), only_if.uid()?));
             api.replace(&name, &post(), armed.to_string().into_bytes())
         }
         // What all members ran together last is the form that is known to work.
@@ -246,6 +254,15 @@ fn order(desired: &Desired<'_>, size: u8, nonce: Option<&str>) -> Value {
         armed: nonce.is_some(),
         nonce: nonce.unwrap_or(UNARMED).to_owned(),
         members: members.collect(),
+    }))
+}
+
+fn recovery(desired: &Desired<'_>, start: Option<ForcedStart>, nonce: &str) -> Value {
+    json!(desired.recovery(&RecoveryOrder {
+        protocol_version: Protocol::CURRENT,
+        cluster_uid: desired.intent.uid.clone(),
+        nonce: nonce.to_owned(),
+        start,
     }))
 }
 

@@ -35,6 +35,7 @@ pub fn show_the_same(one: &Observed, other: &Observed) -> bool {
         versions: _,
         cluster,
         order,
+        recovery,
         set,
         record,
         pods,
@@ -53,7 +54,8 @@ pub fn show_the_same(one: &Observed, other: &Observed) -> bool {
     let Etcd { answers, members, via, silent_since, started, reclaimed } = etcd;
     let same = |(one, other): (&Seen<Answer>, &Seen<Answer>)| match (one, other) {
         (Seen::Known(one), Seen::Known(other)) => {
-            one == other || Answer { applied_index: one.applied_index, ..other.clone() } == *one
+            let Answer { applied_index, commit_index, .. } = *one;
+            one == other || Answer { applied_index, commit_index, ..other.clone() } == *one
         }
         (one, other) => one == other,
     };
@@ -66,6 +68,7 @@ pub fn show_the_same(one: &Observed, other: &Observed) -> bool {
         && answers.values().zip(theirs.answers.values()).all(same)
         && (pods, preflights, nodes) == (&other.pods, &other.preflights, &other.nodes)
         && (cluster, order, set) == (&other.cluster, &other.order, &other.set)
+        && *recovery == other.recovery
         && (record, claims, taken) == (&other.record, &other.claims, &other.taken)
         && (secrets, given, transport) == (&other.secrets, &other.given, &other.transport)
         && (auth, root_password, backups) == (&other.auth, &other.root_password, &other.backups)
@@ -92,6 +95,8 @@ mod tests {
             linearizable: true,
             denied: false,
             applied_index,
+            commit_index: applied_index,
+            term: 2,
             version: None,
             storage_version: None,
             downgrade: Default::default(),

@@ -97,6 +97,8 @@ fn three() -> Observed {
             linearizable: true,
             denied: false,
             applied_index: 1,
+            commit_index: 0,
+            term: 0,
             version: None,
             storage_version: None,
             downgrade: Default::default(),

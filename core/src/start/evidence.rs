@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::member::{MemberProgress, PeerAddress};
 use crate::order::BootstrapOrder;
+use crate::recovery::RecoveryOrder;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Evidence {
@@ -26,6 +27,8 @@ pub struct Evidence {
     /// Orders by which a cluster has bootstrapped, as this process of the agent has seen.
     pub void_nonces: BTreeSet<String>,
     pub order: Order,
+    /// The order for a recovery, if there is one that can be read.
+    pub recovery: Option<RecoveryOrder>,
     /// One per known address, except our own.
     pub peers: Vec<Peer>,
     /// The addresses that DNS returns for the names of started members, once this one could join them.
@@ -53,6 +56,9 @@ pub struct Identity {
     pub name: String,
     #[serde(default)]
     pub used_nonces: BTreeSet<String>,
+    /// The recovery in which this member continued without the others, if it did so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incarnation: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -80,8 +80,10 @@ fn peer() -> impl Strategy<Value = Peer> {
 }
 
 fn volume() -> impl Strategy<Value = Volume> {
-    let identity = (uid(), prop_oneof![4 => Just(ME.to_owned()), 1 => name()], btree_set(nonce(), 0..2))
-        .prop_map(|(cluster_uid, name, used_nonces)| Identity { cluster_uid, name, used_nonces });
+    let identity =
+        (uid(), prop_oneof![4 => Just(ME.to_owned()), 1 => name()], btree_set(nonce(), 0..2)).prop_map(
+            |(cluster_uid, name, used_nonces)| Identity { cluster_uid, name, used_nonces, incarnation: None },
+        );
     (any::<bool>(), any::<bool>(), option::of(identity)).prop_map(|(has_log, has_remains, identity)| Volume {
         has_log,
         has_remains,

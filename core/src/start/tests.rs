@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::agent::Protocol;
+use crate::recovery::ForcedStart;
 
 const SCENARIOS: &str = include_str!("scenarios.txt");
 
@@ -68,6 +69,7 @@ fn told(start: &Start) -> String {
             });
             format!("{first}join {}", words.collect::<Vec<_>>().join(", "))
         }
+        Start::Force { order } => format!("force {}", order.nonce),
         Start::Bootstrap { order } => format!("bootstrap {}", order.nonce),
         Start::Wait(waiting) => format!("wait {}: {waiting}", waiting.reason()),
         Start::Refuse(refusal) => format!("refuse {}: {refusal}", refusal.reason()),
@@ -93,6 +95,7 @@ pub fn nothing(me: &str) -> Evidence {
         used_nonces: BTreeSet::new(),
         void_nonces: BTreeSet::new(),
         order: Order::None,
+        recovery: None,
         peers: Vec::new(),
         names: BTreeMap::new(),
         added_for: Duration::ZERO,
@@ -155,6 +158,7 @@ fn volume(text: &str) -> Volume {
             cluster_uid: uid.into(),
             name: name.into(),
             used_nonces: used.map(str::to_owned).into_iter().collect(),
+            incarnation: None,
         }
     });
     Volume { has_log, has_remains, identity }
@@ -229,4 +233,37 @@ fn duration(text: &str) -> Duration {
         }
     };
     Duration::from_millis(milliseconds.unwrap_or_else(|| panic!("no duration: {text}")))
+}
+
+#[test]
+fn a_recovery_order_is_used_once_by_the_pod_that_it_names_on_a_volume_with_its_own_log() {
+    let order = |cluster_uid: &str, survivor: Option<&str>| RecoveryOrder {
+        protocol_version: Protocol::CURRENT,
+        cluster_uid: cluster_uid.into(),
+        nonce: "r1".into(),
+        start: survivor.map(|it| ForcedStart { survivor: it.into(), replaces: "uid".into() }),
+    };
+    let decided = |described: &str, recovery: RecoveryOrder| {
+        told(&decide_start(&Evidence { recovery: Some(recovery), ..evidence(described) }))
+    };
+    let log = "volume: log, of ours kv-1";
+    assert_eq!(decided(log, order("ours", Some("kv-1"))), "force r1");
+    // Once, as the volume or the pod remembers it.
+    assert_eq!(decided("volume: log, of ours kv-1, used r1", order("ours", Some("kv-1"))), "restart");
+    assert_eq!(decided("volume: log, of ours kv-1\nused: r1", order("ours", Some("kv-1"))), "restart");
+    // Not armed, for another pod, for another cluster.
+    for other in [order("ours", None), order("ours", Some("kv-0")), order("theirs", Some("kv-1"))] {
+        assert_eq!(decided(log, other), "restart");
+    }
+    // Never in place of a refusal, and never without a log.
+    for described in ["volume: log, of theirs kv-1", "volume: log, of ours kv-0", "volume: remains"] {
+        let start = decided(described, order("ours", Some("kv-1")));
+        assert!(start.starts_with("refuse"), "{described}: {start}");
+    }
+    for described in
+        ["volume: empty", "volume: empty, of ours kv-1", "volume: empty\npeer kv-0: lists kv-1 started"]
+    {
+        let start = decided(described, order("ours", Some("kv-1")));
+        assert!(start.starts_with("wait"), "{described}: {start}");
+    }
 }

@@ -6,12 +6,17 @@ use serde::{Deserialize, Serialize};
 
 use super::evidence::Member;
 use crate::order::BootstrapOrder;
+use crate::recovery::RecoveryOrder;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Start {
     /// With the data that is there. `adopt`: it comes from a former cluster that this one takes over.
     Restart {
         adopt: bool,
+    },
+    /// With the data that is there, and without the other members, for this one start.
+    Force {
+        order: RecoveryOrder,
     },
     /// As the member that these members have added. `fetch_until`: they have applied so many entries that they will
     /// send a snapshot, and etcd must have received it before it is started to serve.

@@ -32,6 +32,7 @@ impl View<'_> {
             return Some((first.reason(), texts.join("; ")));
         }
         match self.service {
+            _ if self.recovers() => None,
             Service::Lost { .. } => Some((reason::QUORUM_LOST, self.without_quorum())),
             Service::Unproven { long: true } => Some((reason::MEMBERS_UNREACHABLE, self.without_quorum())),
             Service::NotBootstrapped => self.cannot_form(),
@@ -71,6 +72,7 @@ impl View<'_> {
     /// What is known of a quorum that does not serve.
     pub fn without_quorum(&self) -> String {
         let what = match self.service {
+            _ if self.recovers() => "one member is about to continue alone, with consent".into(),
             Service::Lost { able, voters } if able < quorum(voters) => format!(
                 "{able} of {voters} voting members can serve and quorum needs {}: {}",
                 quorum(voters),
@@ -101,6 +103,7 @@ impl View<'_> {
             .chain(self.alarms())
             .chain(down)
             .chain(self.on_lost_nodes(&lost))
+            .chain(self.recovery_offer())
             .collect::<Vec<_>>()
             .join("; ")
     }

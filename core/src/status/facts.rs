@@ -35,7 +35,8 @@ pub(super) fn of(view: &View<'_>, cluster: &EtcdCluster) -> Vec<Fact> {
     facts.extend(tls_ready(view, cluster));
     facts.extend(auth_ready(view));
     if let Ok(intent) = view.basis.spec {
-        facts.extend(spec_warning(notices(cluster, intent)));
+        let noticed = notices(cluster, intent).into_iter().chain(view.idle_consent());
+        facts.extend(spec_warning(noticed.collect()));
         facts.extend(drains_blocked(view, intent));
     }
     facts.extend(members_spread(view));

@@ -117,6 +117,9 @@ impl<'a> View<'a> {
                     | Action::RotateAuthority { .. }
                     | Action::LabelClaim { .. }
                     | Action::DeleteOrder { .. }
+                    | Action::PrepareRecovery
+                    | Action::EndRecovery { .. }
+                    | Action::RecordIncarnation { .. }
                     | Action::DeletePreflight { .. }
                     | Action::ChangeAuth { .. }
             );

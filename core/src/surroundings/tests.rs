@@ -319,6 +319,8 @@ fn least_available(reaches: Option<&[u64]>) -> Option<Value> {
         linearizable: true,
         denied: false,
         applied_index: 1,
+        commit_index: 0,
+        term: 0,
         version: None,
         storage_version: None,
         downgrade: Default::default(),

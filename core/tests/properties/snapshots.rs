@@ -429,6 +429,8 @@ fn fill(seen: &mut Observed, ordinal: usize, slot: &Slot) {
         linearizable: voice == Voice::Serves && !learner,
         denied: false,
         applied_index: index,
+        commit_index: 0,
+        term: 0,
         version,
         storage_version: None,
         downgrade: Default::default(),

@@ -12,9 +12,10 @@ use etcd_operator_core::names::ANNOTATION_OF;
 use etcd_operator_core::observed::{
     Alarm, Answer, Backup, Blocked, Claim, Cluster, ClusterId, CopyResult, Exit, FormRecord, Formed,
     LossSign, Member, MemberId, Members, Node, NodeLoss, Nodes, Observed, Order, Ordinal, Pod, Preflight,
-    PreflightState, Process, Reclaimed, RequestedCopy, Resize, Seen, Set, Space, Unanswered, Unread,
-    VolumeForm,
+    PreflightState, Process, Reclaimed, Recovery, RequestedCopy, Resize, Seen, Set, Space, Unanswered,
+    Unread, VolumeForm,
 };
+use etcd_operator_core::recovery::{Consent, Survivor};
 use etcd_operator_core::schedule::{Schedule, Window};
 use etcd_operator_core::snapshot::Snapshot;
 use etcd_operator_core::tls::{Scheme, Schemes, Section, Switch};
@@ -71,6 +72,14 @@ fn understand(words: &[&str], goal: &mut Goal, seen: &mut Observed) -> Result<()
         ("order", [size, rest @ ..]) => {
             let armed = !rest.contains(&"unarmed");
             seen.order = Some(Order { uid: "order-uid".into(), armed, size: number(size)? });
+            Ok(())
+        }
+        ("recovery", ["gone"]) => {
+            seen.recovery = None;
+            Ok(())
+        }
+        ("recovery", rest) => {
+            seen.recovery = Some(read_recovery(rest)?);
             Ok(())
         }
         ("set", ["gone"]) => {
@@ -185,6 +194,8 @@ fn read_goal(words: &[&str], goal: &mut Goal) -> Result<()> {
             "on-delete=Delete" => goal.on_delete = OnDelete::Delete,
             "adopt" => goal.adopts = Some("former-uid".into()),
             "supervised" => goal.supervised = true,
+            "no-consent" => goal.recovery = None,
+            consent if consent.starts_with("consent=") => goal.recovery = Some(read_consent(consent)?),
             "no-budget" => goal.disruption_budget = false,
             grace if grace.starts_with("grace=") => {
                 goal.node_loss_grace_seconds = number(grace.trim_start_matches("grace="))?;
@@ -200,6 +211,27 @@ fn read_goal(words: &[&str], goal: &mut Goal) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// `consent=c1/Auto`, or a pod or any other name for `Auto`: `consent=c1/2`
+fn read_consent(word: &str) -> Result<Consent> {
+    let (id, survivor) = word["consent=".len()..].split_once('/').ok_or("consent=ID/SURVIVOR")?;
+    let survivor = match (survivor, survivor.parse()) {
+        ("Auto", _) => Survivor::Auto,
+        (_, Ok(ordinal)) => Survivor::Pod(Ordinal(ordinal)),
+        (name, Err(_)) => Survivor::Unknown(name.into()),
+    };
+    Ok(Consent { cluster: ClusterId(hexadecimal(id)?), survivor })
+}
+
+/// `recovery`, or armed: `recovery 0 pod-0-uid`
+fn read_recovery(words: &[&str]) -> Result<Recovery> {
+    let start = match words {
+        [] => None,
+        [survivor, pod] => Some((Ordinal(number(survivor)?), (*pod).into())),
+        _ => return Err("recovery SURVIVOR POD".into()),
+    };
+    Ok(Recovery { uid: "recovery-uid".into(), start })
 }
 
 /// `form=B`, or with another version than that of every member: `form=B@3.6.16`. `form=B~A` has the image and the arguments
@@ -302,6 +334,7 @@ fn read_cluster(words: &[&str], cluster: &mut Cluster) -> Result<()> {
             ("no-finalizer", "") => cluster.finalizer = false,
             ("finalizer", "") => cluster.finalizer = true,
             ("deleting", "") => cluster.deleting = true,
+            ("incarnation", incarnation) => cluster.incarnation = Some(incarnation.into()),
             ("generation", generation) => cluster.generation = Some(number(generation)?),
             ("rotation", request) => {
                 let (token, keys) = request.split_once('/').ok_or("rotation=TOKEN/KEYS")?;
@@ -366,6 +399,11 @@ fn read_pod(ordinal: Ordinal, words: &[&str], seen: &mut Observed) -> Result<()>
                 let awaited = Unanswered::AgentWaiting("its certificate".into());
                 seen.etcd.answers.insert(ordinal, Seen::Unknown(awaited));
                 pod.etcd = Process::Started;
+            }
+            // Its agent responds now.
+            "inspected" => {
+                let awaited = Unanswered::AgentWaiting("this".into());
+                seen.etcd.answers.insert(ordinal, Seen::Unknown(awaited));
             }
             "data-lost" => pod.etcd = Process::DataLost,
             "beginning" => pod.etcd = Process::Beginning,
@@ -602,6 +640,8 @@ fn read_member(id: MemberId, words: &[&str], seen: &mut Observed) -> Result<()> 
         linearizable: true,
         denied: false,
         applied_index: 5000,
+        commit_index: 0,
+        term: 0,
         version: Some(Version::new(3, 6, 0)),
         storage_version: Some(Version::new(3, 6, 0)),
         downgrade: Downgrade::Disabled,
@@ -646,6 +686,8 @@ fn read_member(id: MemberId, words: &[&str], seen: &mut Observed) -> Result<()> 
             ("unlisted", "") => unlisted = true,
             ("elsewhere", "") => answer.cluster = ClusterId(0xc2),
             ("index", index) => answer.applied_index = number(index)?,
+            ("committed", index) => answer.commit_index = number(index)?,
+            ("term", term) => answer.term = number(term)?,
             ("one-learner", "") => answer.version = Some(Version::new(3, 5, 21)),
             ("version", version) => answer.version = Version::parse(version),
             ("storage", version) => answer.storage_version = Version::parse(version),

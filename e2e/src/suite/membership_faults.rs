@@ -52,6 +52,9 @@ pub fn tests(field: &Topology) -> Vec<Test> {
         }),
         field
             .shared("membership_faults::deleted_without_a_quorum", |c| quorum_lost::deleted(c).boxed_local()),
+        field.shared("membership_faults::one_member_continues_with_consent", |c| {
+            quorum_lost::recovered(c).boxed_local()
+        }),
         field.exclusive("membership_faults::a_lost_volume_is_no_reason_to_form_a_cluster_again", |c| {
             data_lost::beside_a_sibling(c).boxed_local()
         }),

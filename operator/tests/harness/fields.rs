@@ -231,6 +231,13 @@ fn is_in_effect(field: &str, recorder: &Recorder) -> bool {
         "rollout.strategy" => seen && cluster["spec"]["rollout"]["strategy"] == "Supervised",
         // They are read when the cluster stops or is deleted.
         "storage.onDelete" => seen && cluster["spec"]["storage"]["onDelete"] == "Delete",
+        // It is read when a quorum is lost.
+        "recovery.acceptDataLoss.clusterID" => {
+            seen && cluster["spec"]["recovery"]["acceptDataLoss"]["clusterID"] == "c1"
+        }
+        "recovery.acceptDataLoss.survivor" => {
+            seen && cluster["spec"]["recovery"]["acceptDataLoss"]["survivor"] == "kv-0"
+        }
         // It is read when the node of a member is lost.
         "repair.nodeLossGraceSeconds" => seen && cluster["spec"]["repair"]["nodeLossGraceSeconds"] == 300,
         // It is read when the operator has a reason of its own to restart a member.

@@ -23,6 +23,7 @@ mod notices;
 mod operator;
 mod oracles;
 mod recorder;
+mod recovery;
 mod requests;
 mod restores;
 mod scenario;
@@ -74,6 +75,9 @@ fn trials() -> Vec<Trial> {
         trial("alerts_fire_for_members_that_are_down_and_clear", alerts::fire_and_clear),
         trial("dashboards_show_a_cluster_with_a_backup", dashboards::show_a_cluster),
         trial("space_of_a_full_database_is_reclaimed", space::reclaimed),
+        trial("one_member_continues_with_consent_after_a_majority_is_lost", recovery::with_consent),
+        trial("one_member_of_another_release_continues_with_consent", recovery::of_other_releases)
+            .with_ignored_flag(true),
         trial("containers_of_a_job_run_in_order_and_leave_messages", jobs::in_order),
         trial("a_job_whose_pod_is_deleted_gets_another_one", jobs::deleted),
         trial("an_init_container_that_fails_ends_the_pod_of_a_job", jobs::failed),

@@ -7,7 +7,7 @@ use etcd_operator_core::observed::{ClusterId, MemberId, Ordinal};
 use etcd_operator_core::quorum::quorum;
 
 use super::election;
-use super::{Applied, Change, Entry, Exit, Release, Role, Server, Tick};
+use super::{Applied, Change, Data, Entry, Exit, Release, Role, Server, Tick};
 use crate::random::Random;
 
 pub type Servers = BTreeMap<Ordinal, Server>;
@@ -64,6 +64,16 @@ pub struct Committed {
 }
 
 impl Truth {
+    /// What one member knew to be committed, and nothing else.
+    pub fn go_back_to(&mut self, data: &Data) {
+        let committed = self.clusters.entry(data.cluster).or_default();
+        *committed = Committed::default();
+        for entry in data.log.iter().take(data.commit) {
+            committed.log.push(entry.clone());
+            committed.applied.apply(entry);
+        }
+    }
+
     fn record(&mut self, server: &Server, from: usize) {
         let committed = self.clusters.entry(server.data.cluster).or_default();
         for index in from.min(committed.log.len())..server.data.commit {

@@ -19,6 +19,8 @@ fn answer(text: &str) -> Answer {
         linearizable: true,
         denied: false,
         applied_index: 1,
+        commit_index: 0,
+        term: 0,
         version,
         storage_version,
         downgrade,

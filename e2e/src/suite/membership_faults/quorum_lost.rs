@@ -34,6 +34,56 @@ pub async fn deleted(context: &Context) -> Result<()> {
     Ok(())
 }
 
+/// Two of three volumes are lost for good. One member continues with consent that follows the loss, and with no other.
+pub async fn recovered(context: &Context) -> Result<()> {
+    let (cluster, history) = born(context, 3, json!({})).await?;
+    judged(context, history).await?;
+    let put = [
+        "exec",
+        "--namespace",
+        &cluster.namespace,
+        "kv-1",
+        "-c",
+        "etcd",
+        "--",
+        "etcdctl",
+        "put",
+        "key",
+        "kept",
+    ];
+    context.kubectl().run(&put).await?;
+    let id = cluster.status().await?.cluster_id;
+    let consent = json!({"recovery": {"acceptDataLoss": {"clusterID": id}}});
+    // Before the loss it has no effect, and it does not wait for one.
+    cluster.edit(consent.clone()).await?;
+    let volumes =
+        ["delete", "pvc", "--namespace", &cluster.namespace, "--wait=false", "data-kv-0", "data-kv-2"];
+    context.kubectl().run(&volumes).await?;
+    let pods = ["delete", "pod", "--namespace", &cluster.namespace, "--wait=false", "kv-0", "kv-2"];
+    context.kubectl().run(&pods).await?;
+    let is_refused = |it: &_| {
+        holds(it, condition::STALLED).is_some_and(|it| it.message.contains("acceptDataLoss has no effect"))
+    };
+    cluster.wait_for("the early consent is refused", is_refused).await?;
+    cluster.edit(json!({"recovery": null})).await?;
+    let is_offered = |it: &_| {
+        holds(it, condition::QUORUM_LOST).is_some_and(|it| it.message.contains("kv-1 has the most data"))
+    };
+    cluster.wait_for("the consent to give is reported", is_offered).await?;
+    cluster.edit(consent).await?;
+    cluster.wait_until_settled(3).await?;
+    let status = cluster.status().await?;
+    ensure!(status.incarnation.is_some() && status.cluster_id == id, "{status:?}");
+    for pod in ["kv-0", "kv-1", "kv-2"] {
+        let get =
+            ["exec", "--namespace", &cluster.namespace, pod, "-c", "etcd", "--", "etcdctl", "get", "key"];
+        let found = context.kubectl().run(&get).await?;
+        ensure!(found.contains("kept"), "{pod}: {found}");
+    }
+    context.step("three voters with the data of the survivor");
+    Ok(())
+}
+
 /// So that the next cluster can have the same name.
 async fn remove_volumes(context: &Context, cluster: &Operated) -> Result<()> {
     let all = ["delete", "pvc", "--namespace", &cluster.namespace, "--all", "--wait=false"];
