@@ -16,7 +16,7 @@ use crate::assess::PodState;
 use crate::auth;
 use crate::decide::Reason;
 use crate::form::Digest;
-use crate::observed::{ClusterId, Exit, MemberId, Observed, Ordinal, Unanswered};
+use crate::observed::{AlarmKind, ClusterId, Exit, MemberId, Observed, Ordinal, Unanswered};
 use crate::request::Object;
 use crate::tls::{Cause, Copy, Purpose, Rejection, Schemes, Section, Stage, Tally};
 use crate::version::{Version, path};
@@ -181,8 +181,9 @@ pub enum Action {
         member: MemberId,
         cluster: ClusterId,
     },
-    /// Ends the alarm that the database is full, and tries whether writes succeed.
+    /// Ends an alarm, and tries whether writes succeed.
     Disarm {
+        kind: AlarmKind,
         cluster: ClusterId,
     },
 }
@@ -384,6 +385,11 @@ pub enum WaitingOn {
     Hashes {
         missing: Vec<MemberId>,
     },
+    /// The data of all members is compared again then: these differed in the last comparison, if there was one.
+    Comparison {
+        members: Vec<MemberId>,
+        until: Timestamp,
+    },
     PodsGone {
         ordinals: Vec<Ordinal>,
     },
@@ -496,7 +502,9 @@ impl WaitingOn {
         if let Self::Consent { opens, .. } = self {
             return *opens;
         }
-        if let Self::Clients { until, .. } | Self::NodeReturn { until, .. } = self {
+        if let Self::Clients { until, .. } | Self::NodeReturn { until, .. } | Self::Comparison { until, .. } =
+            self
+        {
             return Some(*until);
         }
         None
@@ -569,6 +577,12 @@ pub enum Refusal {
     HashesDiffer {
         members: Vec<MemberId>,
     },
+    /// These members hold different data, and no majority of voters agrees.
+    NoMajority {
+        members: Vec<MemberId>,
+    },
+    /// etcd reports different data again within an hour after the operator disarmed that alarm, and all members have equal hashes.
+    CorruptAgain,
     /// An earlier operator did not roll out this edit, and an upgrade of the operator alone restarts nothing.
     EditHeld,
     /// etcd does not start with the wanted form: no member gets it.

@@ -13,7 +13,8 @@ use etcd_operator_core::assess::{Quorum, assess};
 use etcd_operator_core::decide::{Goal, decide};
 use etcd_operator_core::member::MemberProgress;
 use etcd_operator_core::observed::{
-    Alarm, Answer, MemberId, Members, Observed, Reclaimed, Seen, Space, Unanswered,
+    Alarm, AlarmKind, Answer, Compared, Comparison, MemberId, Members, Observed, Reclaimed, Seen, Space,
+    Unanswered, Verdict,
 };
 use etcd_operator_core::plan::{Action, Plan};
 use etcd_operator_core::quorum::quorum;
@@ -253,6 +254,68 @@ proptest! {
                     prop_assert!(members.leader != Some(*member) || !others, "{plan}");
                 }
                 Action::Disarm { .. } => prop_assert!(!members.voters().any(|(id, _)| is_full(id)), "{plan}"),
+                _ => {}
+            }
+        }
+    }
+
+    #[test]
+    fn a_member_is_removed_for_its_data_only_if_a_majority_agreed_twice_and_nobody_joins_while_data_differs(
+        (goal, mut seen) in anything(),
+        hashes in prop::collection::vec(0_u32..3, 18),
+        revisions in (40_i64..42, 40_i64..42),
+        is_corrupt in any::<bool>(),
+    ) {
+        let ids: Vec<_> = seen.etcd.members.known().map(|it| it.list.keys().copied().collect()).unwrap_or_default();
+        let now = seen.now;
+        let comparison = |revision, hashes: &[u32]| {
+            Some(Comparison { at: now, revision, hashes: ids.iter().copied().zip(hashes.iter().copied()).collect() })
+        };
+        let before_comparisons = decide(&goal, &seen);
+        seen.etcd.compared = Compared {
+            last: comparison(revisions.0, &hashes[..9]),
+            before: comparison(revisions.1, &hashes[9..]),
+            next: None,
+            disarmed: None,
+        };
+        if is_corrupt {
+            for answer in seen.etcd.answers.values_mut() {
+                if let Seen::Known(answer) = answer {
+                    answer.alarms = [Alarm { member: answer.member, kind: Alarm::CORRUPT.into() }].into();
+                }
+            }
+        }
+        let plan = decide(&goal, &seen);
+        let Some(members) = seen.etcd.members.known() else { return Ok(()) };
+        let differs = |it: &Comparison| match it.verdict(members) {
+            Verdict::Minority(ids) | Verdict::NoMajority(ids) => ids,
+            Verdict::Equal | Verdict::Incomplete => Default::default(),
+        };
+        let last = seen.etcd.compared.last.as_ref().map(differs).unwrap_or_default();
+        for action in &plan.actions {
+            match action {
+                Action::RemoveMember { member, .. } if !before_comparisons.actions.contains(action) => {
+                    let agreeing = |it: &Comparison| {
+                        let own = it.hashes.get(member);
+                        let others = members.voters().filter_map(|(id, _)| it.hashes.get(&id));
+                        let others: Vec<_> = others.filter(|hash| Some(*hash) != own).collect();
+                        let equal = |hash: &u32| others.iter().filter(|other| **other == hash).count();
+                        others.iter().any(|hash| equal(hash) >= quorum(members.voters().count()))
+                    };
+                    prop_assert!(seen.etcd.compared.last.as_ref().is_some_and(agreeing), "{plan}");
+                    let twice = revisions.0 != revisions.1 && seen.etcd.compared.before.as_ref().is_some_and(agreeing);
+                    prop_assert!(twice || is_corrupt, "{plan}");
+                    let serving = members.voters().filter(|(id, _)| id != member);
+                    let serving = serving.filter(|(id, _)| answer_of(&seen, *id).is_some_and(|it| it.linearizable)).count();
+                    let staying = members.voters().filter(|(id, _)| id != member).count();
+                    prop_assert!(serving >= quorum(staying) || members.list[member].learner, "{plan}");
+                }
+                Action::AddLearner { .. } => {
+                    let leader = members.leader.is_some_and(|it| last.contains(&it));
+                    prop_assert!(!leader, "{plan}");
+                }
+                Action::Promote { member, .. } => prop_assert!(!last.contains(member), "{plan}"),
+                Action::Disarm { kind: AlarmKind::Corrupt, .. } => prop_assert!(last.is_empty(), "{plan}"),
                 _ => {}
             }
         }

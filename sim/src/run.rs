@@ -95,6 +95,7 @@ impl<'a> Run<'a> {
             disruption_budget: script.disruption_budget,
             windows: script.windows.clone(),
             node_loss_grace_seconds: script.node_loss_grace_seconds,
+            consistency_interval_seconds: Some(script.compared_every_seconds),
             auth: script.auth.clone(),
             ..Goal::of_size(script.size)
         };
@@ -168,6 +169,7 @@ impl<'a> Run<'a> {
             Step::NodesUp => world.kube.nodes_down.clear(),
             Step::ForceDeletion(ordinal) => world.force_deletion(ordinal),
             Step::Wipe(ordinal) => faults::wipe(world, ordinal),
+            Step::Rot(ordinal) => faults::rot(world, ordinal),
             Step::Delete(on_delete) => world.delete_cluster(on_delete),
             Step::Volumes(volumes) => world.edit_volumes(volumes),
             Step::Transport(transport) => world.edit_transport(transport),

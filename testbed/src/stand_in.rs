@@ -11,6 +11,7 @@ mod contained;
 mod pod;
 mod processes;
 mod projected;
+mod rot;
 mod status;
 mod volumes;
 
@@ -31,6 +32,7 @@ use tokio::task::JoinSet;
 
 pub use contained::Files;
 pub use processes::Processes;
+pub use rot::rot;
 pub use status::{exchange, get};
 
 /// Below the directory of the settings.
@@ -96,9 +98,14 @@ impl StandIn {
         });
     }
 
+    /// The directory that is the volume of a claim.
+    pub fn volume(&self, claim: &PersistentVolumeClaim) -> PathBuf {
+        self.node.volumes().join(claim.uid().unwrap_or_default())
+    }
+
     /// The volume of a claim loses everything that is on it.
     pub fn empty_volume(&self, claim: &PersistentVolumeClaim) -> std::io::Result<()> {
-        let volume = self.node.volumes().join(claim.uid().unwrap_or_default());
+        let volume = self.volume(claim);
         std::fs::remove_dir_all(&volume)?;
         std::fs::create_dir_all(&volume)
     }

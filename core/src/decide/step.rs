@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use super::lost_nodes::{LostNodes, Next};
 use super::opinion::{self, Hold, Opinion};
 use super::roll::Roll;
-use super::{Volumes, Wishes, peer_urls, space};
+use super::{Volumes, Wishes, consistency, peer_urls, space};
 use crate::asked::{Accepted, MoveLeader};
 use crate::assess::{Apart, Assessment, MemberState, PodState};
 use crate::auth;
@@ -43,6 +43,7 @@ impl Step<'_> {
             Self::finish_learner,
             Self::replace_lost,
             Self::replace_asked,
+            Self::restore_consistency,
             Self::replace_on_lost_node,
             Self::mend,
             Self::scale_in,
@@ -69,7 +70,7 @@ impl Step<'_> {
                 return Some(self.remove(member));
             }
             let caught_up = *self.facts.member(member) == MemberState::CaughtUp;
-            (caught_up && !self.another_joins_soon())
+            (caught_up && !self.differs(member) && !self.another_joins_soon())
                 .then(|| Plan::act(Action::Promote { ordinal, member, cluster: self.cluster() }))
         });
         Opinion::holding(Hold::Everything, next)
@@ -158,10 +159,32 @@ impl Step<'_> {
         )
     }
 
+    /// While members differ, nothing else changes: a member that restarts compares itself with the others and does not start, and one
+    /// that joins gets the data of the leader.
+    fn restore_consistency(&self) -> Opinion {
+        let Wishes { size, care, .. } = self.wishes;
+        let compares = care.is_some_and(|it| it.compares);
+        let next = Some(())
+            .filter(|()| compares)
+            .and_then(|()| consistency::restore(self.facts, self.members, size));
+        let plan = next.map(|next| match next {
+            consistency::Next::Replace(id) => self.remove(id),
+            consistency::Next::Lead { from, to } => self.lead(from, to, None),
+            consistency::Next::Act(action) => Plan::act(action),
+            consistency::Next::Wait(waiting) => Plan::wait(waiting),
+            consistency::Next::Refuse(refusal) => Plan::refuse(refusal),
+        });
+        Opinion::holding(Hold::Everything, plan)
+    }
+
+    fn differs(&self, member: MemberId) -> bool {
+        consistency::differing(self.facts, self.members).contains(&member)
+    }
+
     /// What cannot be reclaimed blocks nothing: another quota comes with a restart.
     fn reclaim_space(&self) -> Opinion {
-        let quota_bytes = self.wishes.quota_bytes;
-        match quota_bytes.and_then(|it| space::reclaim(self.facts, self.members, it)) {
+        let care = self.wishes.care;
+        match care.and_then(|it| space::reclaim(self.facts, self.members, it.quota_bytes)) {
             None => Opinion::default(),
             Some(space::Next::Act(action)) => Opinion::holding(Hold::Everything, Some(Plan::act(action))),
             Some(space::Next::Lead { from, to }) => {
@@ -197,6 +220,7 @@ impl Step<'_> {
         let change = [
             Self::replace_lost,
             Self::replace_asked,
+            Self::restore_consistency,
             Self::replace_on_lost_node,
             Self::scale_in,
             Self::scale_out,
@@ -332,7 +356,7 @@ impl Step<'_> {
         if leader != id {
             return Plan::act(Action::RemoveMember { member: id, cluster: self.cluster() });
         }
-        match self.facts.serving().find(|successor| *successor != id) {
+        match self.facts.serving().find(|successor| *successor != id && !self.differs(*successor)) {
             Some(to) => self.lead(id, to, Some(id)),
             None => Plan::refuse(Refusal::NoSuccessor { leader: id }),
         }

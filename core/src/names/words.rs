@@ -44,6 +44,9 @@ pub mod condition {
         MEMBERS_SPREAD = "MembersSpread";
         /// Whether the EtcdBackups of the cluster take copies; Unknown before the first one; absent if there are none.
         BACKUP_HEALTHY = "BackupHealthy";
+        /// Whether all members returned the same hash of their data when the operator compared them last; absent before the first
+        /// comparison, with one member, and if `spec.maintenance.consistencyCheck` disables it.
+        DATA_CONSISTENT = "DataConsistent";
     }
 }
 
@@ -159,7 +162,9 @@ pub mod reason {
         NO_SUCCESSOR = "NoSuccessor";
         /// The data needs the quota of the database.
         DATABASE_FULL = "DatabaseFull";
+        /// Members have different data.
         DATA_MISMATCH = "DataMismatch";
+        DATA_EQUAL = "DataEqual";
 
         // TLS and its certificates.
         CERTIFICATES_VALID = "CertificatesValid";
