@@ -385,10 +385,10 @@ pub enum WaitingOn {
     Hashes {
         missing: Vec<MemberId>,
     },
-    /// The data of all members is compared again then: these differed in the last comparison, if there was one.
+    /// The data of all members is compared again, at the earliest then: these differed in the last comparison, if there was one.
     Comparison {
         members: Vec<MemberId>,
-        until: Timestamp,
+        until: Option<Timestamp>,
     },
     PodsGone {
         ordinals: Vec<Ordinal>,
@@ -499,12 +499,10 @@ impl WaitingOn {
 
     /// When it ends by itself, if that is known.
     pub fn until(&self) -> Option<Timestamp> {
-        if let Self::Consent { opens, .. } = self {
-            return *opens;
+        if let Self::Consent { opens: time, .. } | Self::Comparison { until: time, .. } = self {
+            return *time;
         }
-        if let Self::Clients { until, .. } | Self::NodeReturn { until, .. } | Self::Comparison { until, .. } =
-            self
-        {
+        if let Self::Clients { until, .. } | Self::NodeReturn { until, .. } = self {
             return Some(*until);
         }
         None

@@ -43,9 +43,9 @@ impl Step<'_> {
             Self::finish_learner,
             Self::replace_lost,
             Self::replace_asked,
-            Self::restore_consistency,
             Self::replace_on_lost_node,
             Self::mend,
+            Self::restore_consistency,
             Self::scale_in,
             Self::scale_out,
             Self::reclaim_space,
@@ -159,8 +159,8 @@ impl Step<'_> {
         )
     }
 
-    /// While members differ, nothing else changes: a member that restarts compares itself with the others and does not start, and one
-    /// that joins gets the data of the leader.
+    /// While members differ, no other one that serves changes: a member that restarts compares itself with the others and does not
+    /// start, and one that joins gets the data of the leader. What is lost goes first: only when all voters serve they can be compared.
     fn restore_consistency(&self) -> Opinion {
         let Wishes { size, care, .. } = self.wishes;
         let compares = care.is_some_and(|it| it.compares);
@@ -220,8 +220,8 @@ impl Step<'_> {
         let change = [
             Self::replace_lost,
             Self::replace_asked,
-            Self::restore_consistency,
             Self::replace_on_lost_node,
+            Self::restore_consistency,
             Self::scale_in,
             Self::scale_out,
             Self::replace_for_class,

@@ -224,12 +224,11 @@ impl Terms<'_> {
                 self.pods(ordinals)
             ),
             WaitingOn::Hashes { missing } => format!("data hash from {}", self.members(missing)),
-            WaitingOn::Comparison { members, until } if members.is_empty() => {
-                format!("etcd's alarm CORRUPT: the data of members is compared at {until:.0}")
+            WaitingOn::Comparison { members, .. } if members.is_empty() => {
+                "a comparison of the data of all members, because etcd raised the alarm CORRUPT".into()
             }
-            WaitingOn::Comparison { members, until } => format!(
-                "a second comparison of data, at {until:.0} and at another revision, before a member is replaced: other data than \
-                 the majority in {}",
+            WaitingOn::Comparison { members, .. } => format!(
+                "a second comparison of data at another revision, before a member is replaced: other data than the majority in {}",
                 self.members(members)
             ),
             WaitingOn::SetGone => "the StatefulSet to be deleted, to create it again".into(),

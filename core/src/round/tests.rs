@@ -1,8 +1,8 @@
 use super::*;
 use crate::member::MemberProgress;
 use crate::observed::{
-    Alarm, AlarmKind, Answer, Claim, ClusterId, Comparison, Member, MemberId, Members, Ordinal, Reclaimed,
-    Seen, Versions,
+    Alarm, AlarmKind, Answer, Claim, ClusterId, Comparison, DataHash, Member, MemberId, Members, Ordinal,
+    Reclaimed, Seen, Versions,
 };
 use crate::plan::WaitingOn;
 
@@ -379,4 +379,28 @@ fn members_are_compared_while_all_voters_serve_and_the_leader_is_the_last() {
     let mut silent = seen.clone();
     silent.etcd.answers.insert(Ordinal(1), Seen::Unknown(crate::observed::Unanswered::NoMember));
     assert_eq!(compared_members(&silent), None);
+}
+
+#[test]
+fn hashes_are_compared_only_if_all_members_returned_one_since_the_same_compaction() {
+    let returned = |hashes: &[Option<(u32, i64)>]| {
+        let hash = |it: &Option<(u32, i64)>| it.map(|(hash, compacted)| DataHash { hash, compacted });
+        let returned = (0xa0..).map(MemberId).zip(hashes.iter().map(hash)).collect();
+        Comparison::of(Timestamp::UNIX_EPOCH, 41, &returned)
+    };
+    assert_eq!(returned(&[Some((1, 7)), Some((2, 7)), Some((1, 7))]), comparison(41, &[1, 2, 1]));
+    assert_eq!(returned(&[Some((1, 7)), Some((2, 8)), Some((1, 7))]), None);
+    assert_eq!(returned(&[Some((1, 7)), None, Some((1, 7))]), None);
+}
+
+#[test]
+fn a_comparison_that_is_due_and_has_to_wait_is_no_reason_to_observe_all_the_time() {
+    let at = |second| Timestamp::from_second(second).expect("a time");
+    let mut round = Round::default();
+    let mut next = |now: i64| {
+        let mut seen = corrupt(true, now);
+        round.memory.note_silence(&mut seen);
+        seen.etcd.compared.next
+    };
+    assert_eq!((next(100), next(500)), (Some(at(110)), Some(at(510))));
 }
