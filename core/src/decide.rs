@@ -32,7 +32,7 @@ use crate::assess::{Assessment, Quorum, assess};
 use crate::auth;
 use crate::form::Wanted;
 use crate::intent::Intent;
-pub use crate::intent::OnStop;
+pub use crate::intent::{OnStop, Thresholds};
 use crate::names::Names;
 use crate::observe::Objects;
 use crate::observed::{Claim, Members, Observed, Ordinal, Unanswered, VolumeForm};
@@ -80,6 +80,9 @@ pub struct Goal {
     /// How often the data of members is compared; none if never.
     #[serde(default = "default_consistency_interval")]
     pub consistency_interval_seconds: Option<i64>,
+    /// When members are defragmented; none if never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub defragmentation: Option<Thresholds>,
     /// The oldest agent that the operator can work with.
     #[serde(default = "Protocol::lowest")]
     pub lowest_agent: Protocol,
@@ -123,6 +126,7 @@ impl From<&Intent> for Goal {
             node_loss_grace_seconds: intent.node_loss_grace_seconds,
             quota_bytes: intent.form.options.quota_backend_bytes.unwrap_or_else(default_quota),
             consistency_interval_seconds: intent.consistency_interval_seconds,
+            defragmentation: intent.defragmentation,
             lowest_agent: Protocol::lowest(),
             certificates: Profiles::new(),
             auth: intent.auth.clone(),
@@ -163,6 +167,7 @@ impl Goal {
             node_loss_grace_seconds: default_node_loss_grace(),
             quota_bytes: default_quota(),
             consistency_interval_seconds: default_consistency_interval(),
+            defragmentation: None,
             lowest_agent: Protocol::lowest(),
             certificates: Profiles::new(),
             auth: auth::Wanted::Unknown,
@@ -191,6 +196,7 @@ impl Goal {
             node_loss_grace_seconds: grace.max(MIN_NODE_LOSS_GRACE_SECONDS),
             quota_bytes: default_quota(),
             consistency_interval_seconds: interval,
+            defragmentation: None,
             lowest_agent: Protocol::lowest(),
             certificates: Profiles::new(),
             auth: auth::Wanted::Unknown,
@@ -201,10 +207,12 @@ impl Goal {
 
 /// What the operator does for the databases of members.
 #[derive(Clone, Copy)]
-struct Care {
+struct Care<'a> {
     quota_bytes: u64,
     /// Whether their data is compared.
     compares: bool,
+    /// When members that are fragmented may be defragmented.
+    windows: &'a [Window],
 }
 
 /// What a cluster that has bootstrapped is led to.
@@ -213,7 +221,7 @@ struct Wishes<'a> {
     size: u8,
     node_loss_grace_seconds: i64,
     /// None while the cluster stops.
-    care: Option<Care>,
+    care: Option<Care<'a>>,
     asked: &'a Asked,
     switch: Option<&'a Switch>,
     auth: &'a auth::Wanted,
@@ -287,6 +295,7 @@ pub fn decide(goal: &Goal, seen: &Observed) -> Plan {
                 care: Some(Care {
                     quota_bytes: goal.quota_bytes,
                     compares: goal.consistency_interval_seconds.is_some(),
+                    windows: &goal.windows,
                 }),
                 asked,
                 switch,

@@ -235,7 +235,7 @@ proptest! {
             }
         }
         let is_done = |number: &usize| done & (1 << number) != 0;
-        let defragmented = ids.iter().enumerate().filter(|(number, _)| is_done(number)).map(|(_, id)| *id).collect();
+        let defragmented = ids.iter().enumerate().filter(|(number, _)| is_done(number)).map(|(_, id)| (*id, now)).collect();
         seen.etcd.reclaimed =
             Reclaimed { compacted: is_compacted.then_some((41, now)), defragmented, disarmed: None };
         let plan = decide(&goal, &seen);
@@ -249,7 +249,7 @@ proptest! {
                 Action::Compact { .. } => prop_assert!(!is_compacted, "{plan}"),
                 Action::Defragment { member, .. } => {
                     prop_assert_eq!(plan.actions.len(), 1);
-                    prop_assert!(is_full(*member) && !seen.etcd.reclaimed.defragmented.contains(member), "{plan}");
+                    prop_assert!(is_full(*member) && !seen.etcd.reclaimed.defragmented.contains_key(member), "{plan}");
                     let others = members.voters().any(|(id, _)| id != *member && !is_full(id));
                     prop_assert!(members.leader != Some(*member) || !others, "{plan}");
                 }
@@ -397,7 +397,8 @@ fn rename(seen: &Observed, mask: u64) -> Observed {
         members.list = members.list.iter().map(|(&old, member)| (id(old), member.clone())).collect();
     }
     seen.etcd.started = seen.etcd.started.iter().map(|&it| id(it)).collect();
-    seen.etcd.reclaimed.defragmented = seen.etcd.reclaimed.defragmented.iter().map(|&old| id(old)).collect();
+    seen.etcd.reclaimed.defragmented =
+        seen.etcd.reclaimed.defragmented.iter().map(|(&old, &at)| (id(old), at)).collect();
     seen.etcd.silent_since = seen.etcd.silent_since.iter().map(|(&old, &since)| (id(old), since)).collect();
     seen
 }

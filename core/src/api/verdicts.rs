@@ -85,10 +85,12 @@ const OWN_CERTIFICATES: &str = "the operator issues what no other source gives";
 const OTHER_AUTHORITY: &str = "the operator copies the certificate; members restart one at a time if they do not trust its authority yet";
 const REISSUED: &str = "the operator issues the certificate of the client port again";
 
-pub const VERDICTS: [FieldVerdict; 53] = [
+pub const VERDICTS: [FieldVerdict; 55] = [
     rolling("debugSidecar.image"),
     live("externalAccess.nodePort.port", "the Service changes"),
     live("maintenance.consistencyCheck.intervalSeconds", "from the next comparison on"),
+    live("maintenance.defragmentation.minFragmentationPercent", "from the next step on"),
+    live("maintenance.defragmentation.minSizeBytes", "from the next step on"),
     live("maintenance.windows", "from the next step on"),
     rolling("options.autoCompactionMode"),
     rolling("options.autoCompactionRetention"),

@@ -27,7 +27,7 @@ pub fn restore(facts: &Assessment<'_>, members: &Members, size: u8) -> Option<Ne
     let compared = &facts.seen.etcd.compared;
     let is_corrupt = facts.alarms().iter().any(|alarm| alarm.kind == Alarm::CORRUPT);
     let wait = |members: BTreeSet<MemberId>| {
-        let (members, until) = (members.into_iter().collect(), compared.next.unwrap_or(facts.seen.now));
+        let (members, until) = (members.into_iter().collect(), compared.next);
         Some(Next::Wait(WaitingOn::Comparison { members, until }))
     };
     match compared.verdict(members) {

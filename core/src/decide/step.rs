@@ -43,9 +43,9 @@ impl Step<'_> {
             Self::finish_learner,
             Self::replace_lost,
             Self::replace_asked,
-            Self::restore_consistency,
             Self::replace_on_lost_node,
             Self::mend,
+            Self::restore_consistency,
             Self::scale_in,
             Self::scale_out,
             Self::reclaim_space,
@@ -54,6 +54,7 @@ impl Step<'_> {
             Self::disable_auth,
             Self::follow_peer_urls,
             Self::restart_serving,
+            Self::tidy_space,
         ];
         opinion::first_step(concerns.iter().map(|concern| concern(self)), |id| self.facts.serves(*id))
     }
@@ -159,8 +160,8 @@ impl Step<'_> {
         )
     }
 
-    /// While members differ, nothing else changes: a member that restarts compares itself with the others and does not start, and one
-    /// that joins gets the data of the leader.
+    /// While members differ, no other one that serves changes: a member that restarts compares itself with the others and does not
+    /// start, and one that joins gets the data of the leader. What is lost goes first: only when all voters serve they can be compared.
     fn restore_consistency(&self) -> Opinion {
         let Wishes { size, care, .. } = self.wishes;
         let compares = care.is_some_and(|it| it.compares);
@@ -184,12 +185,23 @@ impl Step<'_> {
     /// What cannot be reclaimed blocks nothing: another quota comes with a restart.
     fn reclaim_space(&self) -> Opinion {
         let care = self.wishes.care;
-        match care.and_then(|it| space::reclaim(self.facts, self.members, it.quota_bytes)) {
+        self.on_space(care.and_then(|it| space::reclaim(self.facts, self.members, it.quota_bytes)))
+    }
+
+    /// After everything else.
+    fn tidy_space(&self) -> Opinion {
+        let care = self.wishes.care;
+        self.on_space(care.and_then(|it| space::tidy(self.facts, self.members, it.windows)))
+    }
+
+    fn on_space(&self, next: Option<space::Next>) -> Opinion {
+        match next {
             None => Opinion::default(),
             Some(space::Next::Act(action)) => Opinion::holding(Hold::Everything, Some(Plan::act(action))),
             Some(space::Next::Lead { from, to }) => {
                 Opinion::holding(Hold::Everything, Some(self.lead(from, to, None)))
             }
+            Some(space::Next::Wait(waiting)) => Opinion::holding(Hold::Nothing, Some(Plan::wait(waiting))),
             Some(space::Next::Refuse(refusal)) => {
                 Opinion::holding(Hold::Nothing, Some(Plan::refuse(refusal)))
             }
@@ -220,8 +232,8 @@ impl Step<'_> {
         let change = [
             Self::replace_lost,
             Self::replace_asked,
-            Self::restore_consistency,
             Self::replace_on_lost_node,
+            Self::restore_consistency,
             Self::scale_in,
             Self::scale_out,
             Self::replace_for_class,

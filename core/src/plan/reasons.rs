@@ -22,6 +22,7 @@ impl WaitingOn {
             | Self::OtherNode { .. } => reason::NODE_LOST,
             Self::Volumes { .. } => reason::INSPECTING_VOLUMES,
             Self::Hashes { .. } | Self::Comparison { .. } => reason::COMPARING_DATA,
+            Self::Window { .. } => reason::AWAITING_WINDOW,
             Self::SetGone => reason::STATEFULSET_RECREATING,
             Self::OthersServe { .. } => reason::AWAITING_RECOVERY,
             Self::Template | Self::Preflight { .. } | Self::Rolled { .. } | Self::PodsBack { .. } => {

@@ -162,8 +162,8 @@ impl Terms<'_> {
             Action::Compact { revision, cluster: _ } => {
                 format!("compact the history of keys up to revision {revision}, because the database is full")
             }
-            Action::Defragment { member, cluster: _ } => {
-                format!("defragment member {}, because its database is full", self.member(*member))
+            Action::Defragment { member, cause, cluster: _ } => {
+                format!("defragment member {}, because {}", self.member(*member), cause.words())
             }
             Action::Disarm { kind, cluster: _ } => {
                 format!("disarm the alarm {} and try a write", kind.name())
@@ -224,13 +224,20 @@ impl Terms<'_> {
                 self.pods(ordinals)
             ),
             WaitingOn::Hashes { missing } => format!("data hash from {}", self.members(missing)),
-            WaitingOn::Comparison { members, until } if members.is_empty() => {
-                format!("etcd's alarm CORRUPT: the data of members is compared at {until:.0}")
+            WaitingOn::Comparison { members, .. } if members.is_empty() => {
+                "a comparison of the data of all members, because etcd raised the alarm CORRUPT".into()
             }
-            WaitingOn::Comparison { members, until } => format!(
-                "a second comparison of data, at {until:.0} and at another revision, before a member is replaced: other data than \
-                 the majority in {}",
+            WaitingOn::Comparison { members, .. } => format!(
+                "a second comparison of data at another revision, before a member is replaced: other data than the majority in {}",
                 self.members(members)
+            ),
+            WaitingOn::Window { members, opens } => format!(
+                "a maintenance window to defragment {}: {}",
+                self.members(members),
+                match opens {
+                    Some(time) => format!("the next one opens at {time:.0}"),
+                    None => "set spec.maintenance.windows, because reads and writes stop meanwhile".into(),
+                }
             ),
             WaitingOn::SetGone => "the StatefulSet to be deleted, to create it again".into(),
             WaitingOn::OthersServe { down } => {

@@ -144,6 +144,7 @@ fn of_source(
     let spec = EtcdBackupSpec {
         cluster_name: restore.spec.cluster_name.clone(),
         cluster_namespace: None,
+        file: None,
         storage_type,
         schedule: None,
         time_zone: None,

@@ -12,6 +12,8 @@ const SPREAD_SECONDS: i64 = 600;
 const AGAIN_SECONDS: i64 = 300;
 /// Members differ, or etcd reports that they do.
 const CONFIRM_SECONDS: i64 = 30;
+/// From one observation to the next while a comparison is due.
+const SHORTEST_SECONDS: i64 = 10;
 
 #[derive(Clone, Debug, Default)]
 pub struct Consistency {
@@ -88,7 +90,10 @@ impl Consistency {
             self.begun.get_or_insert(seen.now);
             self.verdict = self.compared.last.as_ref().map(|it| it.verdict(members));
         }
-        self.compared.next = self.due(CONFIRM_SECONDS, &seen.cluster.uid).filter(|_| self.is_in_doubt());
+        // While a member is down, or still reads its data, what is due waits.
+        let soonest = Timestamp::from_second(seen.now.as_second() + SHORTEST_SECONDS).ok();
+        let due = self.due(CONFIRM_SECONDS, &seen.cluster.uid).filter(|_| self.is_in_doubt());
+        self.compared.next = due.max(soonest.filter(|_| due.is_some()));
         self.compared.clone()
     }
 }

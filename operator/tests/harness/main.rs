@@ -11,6 +11,7 @@ mod auth;
 mod backups;
 mod cert_manager;
 mod certificates;
+mod consistency;
 mod dashboards;
 mod faults;
 mod fields;
@@ -69,6 +70,9 @@ fn trials() -> Vec<Trial> {
         trial("alerts_fire_for_members_that_are_down_and_clear", alerts::fire_and_clear),
         trial("dashboards_show_a_cluster_with_a_backup", dashboards::show_a_cluster),
         trial("space_of_a_full_database_is_reclaimed", space::reclaimed),
+        trial("members_with_mostly_unused_files_are_defragmented", space::tidied),
+        trial("a_member_with_other_data_is_replaced_while_clients_write", consistency::replaced),
+        trial("a_leader_with_other_data_is_replaced_and_the_alarm_is_disarmed", consistency::alarm),
         trial("containers_of_a_job_run_in_order_and_leave_messages", jobs::in_order),
         trial("a_job_whose_pod_is_deleted_gets_another_one", jobs::deleted),
         trial("an_init_container_that_fails_ends_the_pod_of_a_job", jobs::failed),

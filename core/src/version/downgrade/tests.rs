@@ -26,6 +26,7 @@ fn answer(text: &str) -> Answer {
         hash: None,
         alarms: Default::default(),
         space: None,
+        file: None,
         reaches: None,
     }
 }
