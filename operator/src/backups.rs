@@ -145,7 +145,7 @@ impl Backups {
         };
         match write {
             Write::Token(secret) => match self.context.client.request::<Secret>(request).await {
-                Ok(_) => tracing::info!(object = title(key), secret = secret.name_any(), "created Secret"),
+                Ok(_) => tracing::info!(object = title(key), name = secret.name_any(), "created Secret"),
                 Err(kube::Error::Api(status)) if status.is_already_exists() => {}
                 Err(error) => return Err(error),
             },
