@@ -122,6 +122,6 @@ fn a_previous_member_that_returns_ends_and_serves_nobody() {
     cluster.serves(&[1]);
     cluster.start(0);
     cluster.ended(0);
-    assert!(cluster.log(0).contains("removed"), "it is told that it was removed: {}", cluster.log(0));
+    assert!(cluster.log(0).contains("removed"), "it learns that it was removed: {}", cluster.log(0));
     cluster.serves(&[1]);
 }

@@ -45,7 +45,7 @@ impl<'a> Loss<'a> {
         let answers = seen.etcd.answers.iter().filter_map(|(&it, answer)| Some((it, answer.known()?)));
         let ours = answers.filter(|(_, answer)| Some(answer.cluster) == facts.cluster);
         let mut responding: Vec<_> = ours.collect();
-        // Committed entries are the same everywhere, so who knows of more of them has all that others have.
+        // Committed entries are the same everywhere: the member that knows of more of them has all that others have.
         responding.sort_by_key(|(it, answer)| (std::cmp::Reverse((answer.commit_index, answer.term)), it.0));
         let is_lost = |it: &Ordinal| {
             seen.pods.get(it).is_some_and(|pod| pod.etcd == Process::DataLost) && is_inspected(facts, *it)
@@ -131,7 +131,7 @@ fn without_quorum(goal: &Goal, facts: &Assessment<'_>) -> Option<Plan> {
         (None, Some(_)) => {
             loss.is_final().then(|| keep_pods(facts.seen).then(Plan::refuse(Refusal::ConsentBeforeLoss)))
         }
-        // It was taken back.
+        // The consent was withdrawn.
         (Some(Recovery { uid, start: Some(_) }), None) => {
             Some(Plan::act(Action::EndRecovery { uid: uid.clone() }))
         }
