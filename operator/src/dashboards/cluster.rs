@@ -380,7 +380,7 @@ pub const CLUSTER: Dashboard = Dashboard {
                     title: "Attempts that failed since the last copy",
                     kind: Lines,
                     unit: "short",
-                    width: 8,
+                    width: 6,
                     queries: &[Query {
                         expression: r#"etcd_operator_backup_consecutive_failures{$cluster}"#,
                         legend: "{{backup_namespace}}/{{backup}}",
@@ -390,7 +390,7 @@ pub const CLUSTER: Dashboard = Dashboard {
                     title: "Time until the next run",
                     kind: Lines,
                     unit: "s",
-                    width: 8,
+                    width: 6,
                     queries: &[Query {
                         expression: r#"etcd_operator_backup_next_run_timestamp_seconds{$cluster} - time()"#,
                         legend: "{{backup_namespace}}/{{backup}}",
@@ -400,9 +400,19 @@ pub const CLUSTER: Dashboard = Dashboard {
                     title: "Time until the last copy is too old",
                     kind: Lines,
                     unit: "s",
-                    width: 8,
+                    width: 6,
                     queries: &[Query {
                         expression: r#"etcd_operator_backup_overdue_timestamp_seconds{$cluster} - time()"#,
+                        legend: "{{backup_namespace}}/{{backup}}",
+                    }],
+                },
+                Panel {
+                    title: "Time since the recovery point",
+                    kind: Lines,
+                    unit: "s",
+                    width: 6,
+                    queries: &[Query {
+                        expression: r#"time() - etcd_operator_backup_recovery_point_timestamp_seconds{$cluster}"#,
                         legend: "{{backup_namespace}}/{{backup}}",
                     }],
                 },

@@ -53,6 +53,7 @@ pub fn show_a_cluster() {
         create_secrets(&stage, &store).await;
         let mut spec = to_s3(&store);
         spec["schedule"] = "* * * * *".into();
+        spec["continuous"] = json!({"flushIntervalSeconds": 1});
         let spec = serde_json::from_value(spec).expect("it is a spec");
         let backups: Api<EtcdBackup> = world.all(namespace);
         let backup = EtcdBackup::new("often", spec);
