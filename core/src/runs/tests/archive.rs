@@ -351,6 +351,16 @@ fn what_does_not_respond_is_unknown_and_what_it_reports_is_reported() {
 }
 
 #[test]
+fn an_archive_that_nothing_was_written_to_yet_is_neither_current_nor_behind() {
+    let mut world = World::archiving(continuous());
+    world.runs_now();
+    later(&mut world, 300);
+    world.answers(|it| (it.archived_revision, it.confirmed) = (it.copy_revision, None)).settle();
+    assert_eq!(world.archives(), is("Unknown", "ArchiverStarting"));
+    assert!(world.condition(condition::ARCHIVING).2.contains("the first write after the copy"));
+}
+
+#[test]
 fn numbers_alone_are_written_every_half_minute() {
     let mut world = World::archiving(continuous());
     world.runs_now().answers(|_| ()).settle();

@@ -53,7 +53,7 @@ pub async fn recovered(context: &Context) -> Result<()> {
     ];
     context.kubectl().run(&put).await?;
     let id = cluster.status().await?.cluster_id;
-    let consent = json!({"recovery": {"acceptDataLoss": {"clusterID": id}}});
+    let consent = json!({"spec": {"recovery": {"acceptDataLoss": {"clusterID": id}}}});
     // Before the loss it has no effect, and it does not wait for one.
     cluster.edit(consent.clone()).await?;
     let volumes =
@@ -65,7 +65,7 @@ pub async fn recovered(context: &Context) -> Result<()> {
         holds(it, condition::STALLED).is_some_and(|it| it.message.contains("acceptDataLoss has no effect"))
     };
     cluster.wait_for("the early consent is refused", is_refused).await?;
-    cluster.edit(json!({"recovery": null})).await?;
+    cluster.edit(json!({"spec": {"recovery": null}})).await?;
     let is_offered = |it: &_| {
         holds(it, condition::QUORUM_LOST).is_some_and(|it| it.message.contains("kv-1 has the most data"))
     };
