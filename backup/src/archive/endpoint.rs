@@ -1,4 +1,5 @@
-//! Serves the progress of an archiver over HTTP to those who show its token. It is a revision and a time, without keys and values.
+//! Serves the progress of an archiver over HTTP to those who show its token. It has revisions, times and the
+//! words of an error, without keys and values.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;

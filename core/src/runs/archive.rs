@@ -306,7 +306,7 @@ fn of_archiver(seen: &Seen<'_>, intent: &Intent, archive: &ArchiveStatus, archiv
     // etcd confirms nothing to a watch that begins after its newest revision.
     if progress.confirmed.is_none() && progress.archived_revision == progress.copy_revision {
         return starting(format!(
-            "Job {job} waits for the first write after the copy at revision {archived}"
+            "Job {job} has received nothing after the copy at revision {archived} yet: etcd confirms that with the next write"
         ));
     }
     if !is_confirmed && seen.now.duration_since(archiver.created) > limit {

@@ -357,7 +357,7 @@ fn an_archive_that_nothing_was_written_to_yet_is_neither_current_nor_behind() {
     later(&mut world, 300);
     world.answers(|it| (it.archived_revision, it.confirmed) = (it.copy_revision, None)).settle();
     assert_eq!(world.archives(), is("Unknown", "ArchiverStarting"));
-    assert!(world.condition(condition::ARCHIVING).2.contains("the first write after the copy"));
+    assert!(world.condition(condition::ARCHIVING).2.contains("with the next write"));
 }
 
 #[test]
