@@ -1,12 +1,15 @@
 //! Plants each mutant in a copy of the tree and runs its test, which has to fail.
 //!
-//! The copy and what is compiled of it stay in `target/mutants` for the next time. Tests run without a mutant first: one
-//! that fails then proves nothing.
+//! Two workers with a copy each share the list, sorted by what has to be compiled for a test: one begins with its first
+//! mutant, the other one with its last, so that they compile different crates. The copies and what is compiled of them stay in
+//! `target/mutants` for the next time. A test runs without a mutant first: one that fails then proves nothing.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::sync::Mutex;
+use std::thread;
 use std::time::Instant;
 
 use etcd_operator_tidy::mutants::{Mutant, all};
@@ -25,6 +28,15 @@ enum Verdict {
     DoesNotCompile,
     /// A test that hangs finds nothing: it needs a limit of its own.
     TimedOut,
+    /// Without any mutant.
+    TestFails,
+}
+
+/// From which side of the list a worker takes.
+#[derive(Clone, Copy)]
+enum Side {
+    Front,
+    Back,
 }
 
 struct Copy {
@@ -41,46 +53,68 @@ fn main() -> ExitCode {
         eprintln!("there is no such file in test/mutants");
         return ExitCode::FAILURE;
     }
-    let copy = Copy::of_tree();
-    let tests: BTreeSet<&[String]> = mutants.iter().map(|mutant| mutant.test.as_slice()).collect();
-    for test in tests {
-        let begun = Instant::now();
-        let verdict = copy.run("unchanged", test);
-        if verdict != Verdict::Survived {
-            eprintln!(
-                "without a mutant, `cargo test {}`: {verdict:?}, see {}",
-                test.join(" "),
-                copy.log("unchanged")
-            );
-            return ExitCode::FAILURE;
-        }
-        println!("passes without a mutant: {} ({} s)", test.join(" "), begun.elapsed().as_secs());
-    }
-    let (mut wrong, begun) = (0, Instant::now());
-    for mutant in &mutants {
-        let begun = Instant::now();
-        let verdict = copy.plant(mutant);
-        wrong += usize::from(verdict != Verdict::Caught);
-        println!("{verdict:?}: {} ({} s)", mutant.name, begun.elapsed().as_secs());
-        if verdict != Verdict::Caught {
-            println!(
-                "  {}\n  test: {}\n  log: {}",
-                mutant.why,
-                mutant.test.join(" "),
-                copy.log(&mutant.name)
-            );
-        }
-    }
-    println!("{} mutants, {wrong} not caught, {} s", mutants.len(), begun.elapsed().as_secs());
+    mutants.sort_by_key(|mutant| mutant.test.clone());
+    let (count, begun) = (mutants.len(), Instant::now());
+    let waiting = Mutex::new(VecDeque::from(mutants));
+    let wrong: usize = thread::scope(|scope| {
+        let waiting = &waiting;
+        let workers = [Side::Front, Side::Back].map(|side| scope.spawn(move || work(waiting, side)));
+        workers
+            .into_iter()
+            .map(|worker| worker.join().expect("a worker panics only if it cannot go on"))
+            .sum()
+    });
+    println!("{count} mutants, {wrong} not caught, {} s", begun.elapsed().as_secs());
     if wrong == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Until none is left; how many were not caught.
+fn work(waiting: &Mutex<VecDeque<Mutant>>, side: Side) -> usize {
+    let next = || {
+        let mut waiting = waiting.lock().expect("nothing panics while it holds the lock");
+        match side {
+            Side::Front => waiting.pop_front(),
+            Side::Back => waiting.pop_back(),
+        }
+    };
+    let Some(mut mutant) = next() else { return 0 };
+    let copy = Copy::of_tree(match side {
+        Side::Front => "front",
+        Side::Back => "back",
+    });
+    let (mut passes, mut wrong) = (BTreeSet::new(), 0);
+    loop {
+        let begun = Instant::now();
+        let verdict = if passes.contains(&mutant.test) || copy.passes(&mutant) {
+            passes.insert(mutant.test.clone());
+            copy.plant(&mutant)
+        } else {
+            Verdict::TestFails
+        };
+        wrong += usize::from(verdict != Verdict::Caught);
+        report(&copy, &mutant, &verdict, begun);
+        match next() {
+            Some(another) => mutant = another,
+            None => return wrong,
+        }
+    }
+}
+
+fn report(copy: &Copy, mutant: &Mutant, verdict: &Verdict, begun: Instant) {
+    let mut line = format!("{verdict:?}: {} ({} s)", mutant.name, begun.elapsed().as_secs());
+    if *verdict != Verdict::Caught {
+        let (test, log) = (mutant.test.join(" "), copy.log(&mutant.name));
+        line.push_str(&format!("\n  {}\n  test: {test}\n  log: {log}", mutant.why));
+    }
+    println!("{line}");
 }
 
 impl Copy {
     /// Only what differs is written, so that cargo compiles only that again.
-    fn of_tree() -> Self {
+    fn of_tree(name: &str) -> Self {
         let output_of_cargo =
             std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
-        let place = output_of_cargo.join("mutants");
+        let place = output_of_cargo.join("mutants").join(name);
         let copy = Self { tree: place.join("tree"), target: place.join("target"), logs: place.join("logs") };
         make(&copy.logs);
         let listed = output("git", &["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
@@ -107,6 +141,11 @@ impl Copy {
             assert!(cleaned.is_ok_and(|status| status.success()), "cannot clean, see {}", copy.log("clean"));
         }
         copy
+    }
+
+    /// Whether the test passes without the mutant.
+    fn passes(&self, mutant: &Mutant) -> bool {
+        self.run(&mutant.name, &mutant.test) == Verdict::Survived
     }
 
     fn plant(&self, mutant: &Mutant) -> Verdict {
