@@ -35,9 +35,13 @@ mod switching;
 mod takeover;
 mod world;
 
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::Path;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
-use libtest_mimic::{Arguments, Trial};
+use libtest_mimic::{Arguments, Completion, Trial};
 
 use crate::scenario::Scenario;
 
@@ -125,29 +129,41 @@ fn trials() -> Vec<Trial> {
     trials
 }
 
-/// Every second one in part 1/2, which `hack/tests` runs beside part 2/2.
-fn part_of(trials: Vec<Trial>) -> Vec<Trial> {
-    let Ok(wanted) = std::env::var("TEST_PART") else { return trials };
-    let number = |text: &str| text.parse::<usize>().expect("TEST_PART is like 1/2");
-    let (part, count) =
-        wanted.split_once('/').map(|(part, count)| (number(part), number(count))).expect("it has a /");
-    assert!((1..=count).contains(&part), "TEST_PART is like 1/2");
-    let numbered = trials.into_iter().zip((1..=count).cycle());
-    numbered.filter(|(_, it)| *it == part).map(|(trial, _)| trial).collect()
+fn trial(name: &str, test: impl FnOnce() + Send + 'static) -> Trial {
+    let own = name.to_owned();
+    Trial::ignorable_test(name, move || {
+        if !is_ours(&own)? {
+            return Ok(Completion::ignored_with("another process runs it"));
+        }
+        let began = Instant::now();
+        test();
+        note_time(&own, began.elapsed())?;
+        Ok(Completion::Completed)
+    })
 }
 
-fn trial(name: &str, test: impl FnOnce() + Send + 'static) -> Trial {
-    Trial::test(name, move || {
-        test();
-        Ok(())
-    })
+/// `hack/tests` starts this program more than once: whichever comes first runs a test.
+fn is_ours(test: &str) -> io::Result<bool> {
+    let Some(claims) = std::env::var_os("TEST_CLAIMS") else { return Ok(true) };
+    match fs::File::create_new(Path::new(&claims).join(test)) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// In the file of `hack/timed`, if there is one.
+fn note_time(test: &str, took: Duration) -> io::Result<()> {
+    let Some(file) = std::env::var_os("TEST_TIMES") else { return Ok(()) };
+    let mut file = fs::OpenOptions::new().append(true).create(true).open(file)?;
+    writeln!(file, "{} test operator/harness {test}", took.as_secs())
 }
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     // One world, one after the other.
     arguments.test_threads = Some(1);
-    let trials = part_of(trials());
+    let trials = trials();
     let runs = |trial: &Trial| !arguments.is_filtered_out(trial) && !arguments.is_ignored(trial);
     if !arguments.list && !inside::is() && trials.iter().any(runs) {
         let needs_cert_manager = trials.iter().any(|it| it.name() == cert_manager::TRIAL && runs(it));
