@@ -100,10 +100,10 @@ impl Backups {
         let (namespace, name) = (cluster_namespace(backup), &backup.spec.cluster_name);
         let cluster = self.cluster(&namespace, name);
         let jobs = self.jobs(&namespace, name);
-        let heard = self.heard(backup, &jobs);
         let all = || jobs.iter().map(|(job, pod)| (&**job, pod.as_deref()));
         let runs: Vec<_> = all().filter_map(|(job, pod)| Run::of(job, pod, now)).collect();
         let archivers: Vec<_> = all().filter_map(|(job, pod)| Archiver::of(job, pod, now)).collect();
+        let heard = Archiver::to_ask(&archivers, backup).and_then(|it| self.heard(backup, it, &jobs));
         let trouble = self.troubles.get(key).map(String::as_str);
         let seen = Seen {
             backup,
@@ -192,18 +192,16 @@ impl Backups {
         cached.iter().chain(new).cloned().map(with_pod).collect()
     }
 
-    /// What the archiver of this EtcdBackup whose container runs has answered.
-    fn heard(&mut self, backup: &EtcdBackup, jobs: &[(Arc<Job>, Option<Arc<Pod>>)]) -> Option<Heard> {
-        let is_own = |job: &Job| {
-            let mark = ArchiveMark::on(job).filter(|_| job.metadata.deletion_timestamp.is_none());
-            mark.is_some_and(|mark| Some(mark.uid) == backup.uid())
-        };
-        let mut own: Vec<_> = jobs.iter().filter(|(job, _)| is_own(job)).collect();
-        own.sort_by_key(|(job, _)| job.metadata.creation_timestamp.as_ref().map(|it| it.0));
-        let (_, pod) = own.into_iter().rev().find(|(_, pod)| pod.as_deref().is_some_and(runs_now))?;
-        let address = address(pod.as_deref()?)?;
+    /// What this archiver has answered.
+    fn heard(
+        &mut self,
+        backup: &EtcdBackup,
+        archiver: &Archiver,
+        jobs: &[(Arc<Job>, Option<Arc<Pod>>)],
+    ) -> Option<Heard> {
+        let (_, pod) = jobs.iter().find(|(job, _)| job.metadata.uid.as_ref() == Some(&archiver.uid))?;
         let secret = (cluster_namespace(backup), token_name(backup));
-        self.archivers.heard(&self.context.client, &self.context.reach, address, secret)
+        self.archivers.heard(&self.context.client, &self.context.reach, address(pod.as_deref()?)?, secret)
     }
 
     /// Deletes the Jobs of an EtcdBackup that is gone. The cache might not have it yet, so the API server is asked.
@@ -231,10 +229,6 @@ pub fn of_job(object: &impl ResourceExt) -> Option<Key> {
         Some(Key { namespace, name })
     };
     of_run.or_else(of_archive)
-}
-
-fn runs_now(pod: &Pod) -> bool {
-    pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running")
 }
 
 /// Nobody else knows it.

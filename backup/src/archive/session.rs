@@ -163,10 +163,7 @@ impl<'a> Session<'a> {
                 },
                 result = async { reading.as_mut().expect("it is there").await }, if reading.is_some() => {
                     self.read = None;
-                    result.map(|proven| {
-                        self.proven = Some(proven);
-                        self.watch.ask_for_progress();
-                    })
+                    result.map(|(revision, began)| self.has_read(revision, began))
                 }
                 Some(found) = self.looks.join_next() => {
                     self.archive.found(found.expect("it does not panic"));
@@ -268,6 +265,16 @@ impl<'a> Session<'a> {
                 Ok(())
             }
         }
+    }
+
+    /// etcd sends no progress to a watch that begins after its newest revision. A read that began after the last event and finds
+    /// nothing newer proves the same.
+    fn has_read(&mut self, revision: i64, began: Timestamp) {
+        if began >= self.last_received && self.intake.progress(revision) == Progress::Confirmed {
+            return self.confirmed(began);
+        }
+        self.proven = Some((revision, began));
+        self.watch.ask_for_progress();
     }
 
     fn progress(&mut self, revision: i64) -> Result<(), Error> {

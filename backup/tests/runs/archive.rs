@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use etcd_operator_core::backup::progress::Progress;
 use etcd_operator_core::backup::report::{Done, Outcome, Reason};
 use rustix::process::Signal;
 use serde_json::json;
@@ -152,6 +153,22 @@ async fn every_revision_is_archived_although_the_archiver_is_killed_again_and_ag
         let archived = world.is_complete(archiver, 0).await;
         assert_eq!(archived.leases.get(&77), Some(&1234), "the lifetime of a lease is archived");
         println!("{version}: {} revisions, {} segments", archived.revisions.len(), archived.segments.len());
+    }
+}
+
+#[tokio::test]
+async fn an_archive_is_current_although_nothing_is_written_after_the_copy() {
+    for version in STANDARD_ETCD {
+        let world = World::new(version, 1).await;
+        let file = world.place.file("status.json", "");
+        let archiver =
+            world.place.start(&[&ARCHIVE[..], &["--status", &file.display().to_string()]].concat());
+        until("everything to be confirmed", async || {
+            let status = std::fs::read(&file).unwrap_or_default();
+            serde_json::from_slice::<Progress>(&status).is_ok_and(|it| it.confirmed.is_some())
+        })
+        .await;
+        kill(archiver).await;
     }
 }
 

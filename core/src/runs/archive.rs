@@ -303,12 +303,6 @@ fn of_archiver(seen: &Seen<'_>, intent: &Intent, archive: &ArchiveStatus, archiv
     let interval = intent.flush_interval_seconds.unwrap_or_default();
     let limit = CONFIRMED_WITHIN.max(SignedDuration::from_secs(i64::from(interval) * 3));
     let is_confirmed = progress.confirmed.is_some_and(|at| seen.now.duration_since(at) <= limit);
-    // etcd confirms nothing to a watch that begins after its newest revision.
-    if progress.confirmed.is_none() && progress.archived_revision == progress.copy_revision {
-        return starting(format!(
-            "Job {job} has received nothing after the copy at revision {archived} yet: etcd confirms that with the next write"
-        ));
-    }
     if !is_confirmed && seen.now.duration_since(archiver.created) > limit {
         let message = format!(
             "nothing after revision {archived} was confirmed for more than {} s: see kubectl logs job/{job}",

@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 
 use super::job::ArchiveMark;
+use crate::api::EtcdBackup;
 use crate::backup::progress::Progress;
 use crate::observed::Blocked;
 use crate::runs::outcome::{self, Failed};
@@ -70,6 +71,14 @@ impl Archiver {
             pod_deleted: pod.and_then(|pod| Some(pod.metadata.deletion_timestamp.as_ref()?.0)),
             state,
         })
+    }
+
+    /// The one that reports how far the archive of this EtcdBackup is, if any does.
+    pub fn to_ask<'a>(all: &'a [Self], backup: &EtcdBackup) -> Option<&'a Self> {
+        let uid = backup.uid();
+        let responds = |it: &&Self| it.state == ArchiverState::Runs && !it.is_terminating;
+        let own = all.iter().filter(|it| Some(&it.mark.uid) == uid.as_ref());
+        own.filter(responds).max_by_key(|it| (it.created, &it.job))
     }
 
     pub fn is_active(&self) -> bool {

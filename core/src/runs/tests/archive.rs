@@ -6,7 +6,7 @@ use proptest::test_runner::RngSeed;
 use super::*;
 use crate::backup::progress::Progress;
 use crate::backup::report::{Failure, Reason};
-use crate::runs::archive::TOKEN_KEY;
+use crate::runs::archive::{ArchiverState, TOKEN_KEY};
 
 fn continuous() -> EtcdBackup {
     backup(json!({"continuous": {}}))
@@ -351,13 +351,26 @@ fn what_does_not_respond_is_unknown_and_what_it_reports_is_reported() {
 }
 
 #[test]
-fn an_archive_that_nothing_was_written_to_yet_is_neither_current_nor_behind() {
+fn the_newest_archiver_that_runs_is_asked() {
     let mut world = World::archiving(continuous());
     world.runs_now();
-    later(&mut world, 300);
-    world.answers(|it| (it.archived_revision, it.confirmed) = (it.copy_revision, None)).settle();
-    assert_eq!(world.archives(), is("Unknown", "ArchiverStarting"));
-    assert!(world.condition(condition::ARCHIVING).2.contains("with the next write"));
+    let first = world.archivers().pop().expect("it is there");
+    let asked = |all: &[Archiver]| Archiver::to_ask(all, &world.backup).map(|it| it.job.clone());
+    assert_eq!(asked(&[first.clone()]), Some(first.job.clone()));
+    let newer = Archiver {
+        job: "newer".into(),
+        created: first.created + SignedDuration::from_secs(1),
+        ..first.clone()
+    };
+    let with = |change: &dyn Fn(&mut Archiver)| {
+        let mut newer = newer.clone();
+        change(&mut newer);
+        asked(&[newer, first.clone()])
+    };
+    assert_eq!(with(&|_| ()), Some("newer".into()));
+    assert_eq!(with(&|it| it.is_terminating = true), Some(first.job.clone()));
+    assert_eq!(with(&|it| it.state = ArchiverState::Starting(None)), Some(first.job.clone()));
+    assert_eq!(with(&|it| it.mark.uid = "of another object".into()), Some(first.job.clone()));
 }
 
 #[test]
