@@ -59,6 +59,11 @@ impl Intent {
         })
     }
 
+    /// Without being asked to by an edit.
+    pub fn takes_more_than_one(&self) -> bool {
+        self.schedule.is_some() || self.flush_interval_seconds.is_some()
+    }
+
     /// Without a check of the rules.
     pub(crate) fn checked(spec: &EtcdBackupSpec) -> Option<Self> {
         let schedule = match &spec.schedule {

@@ -12,7 +12,7 @@ use crate::observed::{CopyResult, RequestedCopy};
 /// The run that the cluster waits for, if it waits for one of this EtcdBackup. What a cluster asked for and does not any more is
 /// not started.
 pub(super) fn slot(seen: &Seen<'_>, intent: &Intent, status: &EtcdBackupStatus) -> Option<Slot> {
-    let awaited = seen.cluster?.awaited.as_ref().filter(|_| intent.schedule.is_some())?;
+    let awaited = seen.cluster?.awaited.as_ref().filter(|_| intent.takes_more_than_one())?;
     let own = (seen.backup.namespace().unwrap_or_default(), seen.backup.name_any());
     if (&awaited.namespace, &awaited.name) != (&own.0, &own.1) {
         return None;
@@ -30,10 +30,10 @@ pub fn takes_copies(backup: &EtcdBackup) -> bool {
     let intent = Intent::of(backup);
     backup.metadata.deletion_timestamp.is_none()
         && !awaits_edit(backup)
-        && intent.is_ok_and(|intent| intent.schedule.is_some() && !intent.is_suspended)
+        && intent.is_ok_and(|intent| intent.takes_more_than_one() && !intent.is_suspended)
 }
 
-/// What became of the last copy that the cluster waited for. A later copy by schedule is as good.
+/// What became of the last copy that the cluster waited for. A later copy is as good.
 pub fn requested(backup: &EtcdBackup) -> Option<RequestedCopy> {
     let status = backup.status.as_ref()?;
     let run = status.last_requested_run.as_ref()?;

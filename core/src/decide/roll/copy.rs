@@ -1,4 +1,4 @@
-//! Before the first member restarts for another version, a copy of the data is taken, if an EtcdBackup takes copies by a schedule.
+//! Before the first member restarts for another version, a copy of the data is taken, if an EtcdBackup takes more than one.
 //! One is enough: the first EtcdBackup by name, and the next one if that fails. The status of the EtcdBackup says what became
 //! of it. Nothing else records it.
 

@@ -82,6 +82,17 @@ fn a_later_copy_by_schedule_is_as_good_as_the_one_that_failed() {
 }
 
 #[test]
+fn a_continuous_backup_without_a_schedule_takes_the_copy_that_the_cluster_waits_for() {
+    let mut world = World::new(backup(json!({"continuous": {}})));
+    world.settle().succeed().settle();
+    let before = world.names().len();
+    world.awaits("t-1").settle();
+    assert_eq!(world.names()[before..], ["nightly-0123abcd-rt-1-0"]);
+    world.succeed().settle();
+    assert_eq!((world.result(), world.names().len()), (taken_for("t-1"), before + 1));
+}
+
+#[test]
 fn a_request_that_is_over_starts_nothing_and_its_job_completes() {
     let mut world = World::new(nightly());
     world.awaits("t-1").settle();
@@ -94,9 +105,11 @@ fn a_request_that_is_over_starts_nothing_and_its_job_completes() {
 }
 
 #[test]
-fn only_a_schedule_that_is_in_effect_takes_copies_before_the_version_changes() {
+fn only_a_schedule_or_an_archive_that_is_in_effect_takes_copies_before_the_version_changes() {
     let has = |changes: Value| takes_copies(&backup(changes));
     assert!(takes_copies(&nightly()));
+    assert!(has(json!({"continuous": {}})));
+    assert!(!has(json!({"continuous": {}, "suspend": true})));
     assert!(!has(json!({})), "one on demand took the one copy that it is for");
     assert!(!has(json!({"schedule": "0 2 * * *", "suspend": true})));
     assert!(!has(json!({"schedule": "at night"})));
