@@ -11,6 +11,7 @@ mod no_room;
 mod quorum_lost;
 mod stillborn;
 mod sudden_ends;
+mod uninvited;
 
 use futures::FutureExt;
 
@@ -83,6 +84,21 @@ pub fn tests(field: &Topology) -> Vec<Test> {
         }),
         field.exclusive("membership_faults::a_member_whose_node_returns_in_time_stays", |c| {
             lost_node::returns_in_time(c).boxed_local()
+        }),
+        field.exclusive("membership_faults::a_member_that_terminates_on_a_crashed_node_is_replaced", |c| {
+            lost_node::stays_terminating(c).boxed_local()
+        }),
+        field.exclusive("membership_faults::a_member_whose_node_was_shut_down_returns_with_it", |c| {
+            lost_node::shut_down(c).boxed_local()
+        }),
+        field.shared("membership_faults::a_member_that_was_removed_by_hand_joins_again", |c| {
+            uninvited::removed(c).boxed_local()
+        }),
+        field.shared("membership_faults::a_member_that_nobody_asked_for_is_removed", |c| {
+            uninvited::added(c).boxed_local()
+        }),
+        field.shared("membership_faults::a_member_that_is_removed_while_it_joins_joins_again", |c| {
+            uninvited::removed_while_it_joins(c).boxed_local()
         }),
         field.shared("membership_faults::a_leader_dies_while_it_is_scaled_in", |c| {
             sudden_ends::leader_killed(c).boxed_local()
