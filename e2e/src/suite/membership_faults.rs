@@ -1,6 +1,7 @@
 //! Members that cannot come, go at the wrong moment or lose their data, and edits that ask for too much.
 
 mod adoption;
+mod cut_leader;
 mod data_lost;
 mod edits;
 mod every_minor;
@@ -99,6 +100,9 @@ pub fn tests(field: &Topology) -> Vec<Test> {
         }),
         field.shared("membership_faults::a_member_that_is_removed_while_it_joins_joins_again", |c| {
             uninvited::removed_while_it_joins(c).boxed_local()
+        }),
+        field.shared("membership_faults::a_leader_that_is_cut_off_stays_a_member", |c| {
+            cut_leader::stays_a_member(c).boxed_local()
         }),
         field.shared("membership_faults::a_leader_dies_while_it_is_scaled_in", |c| {
             sudden_ends::leader_killed(c).boxed_local()
