@@ -13,6 +13,7 @@ mod quorum_lost;
 mod stillborn;
 mod sudden_ends;
 mod uninvited;
+mod without_quorum;
 
 use futures::FutureExt;
 
@@ -91,6 +92,9 @@ pub fn tests(field: &Topology) -> Vec<Test> {
         }),
         field.exclusive("membership_faults::a_member_whose_node_was_shut_down_returns_with_it", |c| {
             lost_node::shut_down(c).boxed_local()
+        }),
+        field.shared("membership_faults::members_without_a_quorum_are_left_alone", |c| {
+            without_quorum::left_alone(c).boxed_local()
         }),
         field.shared("membership_faults::a_member_that_was_removed_by_hand_joins_again", |c| {
             uninvited::removed(c).boxed_local()
