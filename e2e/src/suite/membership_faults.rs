@@ -7,6 +7,7 @@ mod edits;
 mod every_minor;
 mod impossible;
 mod lost_node;
+mod many_nodes;
 mod missed_voter;
 mod no_room;
 mod quorum_lost;
@@ -92,6 +93,12 @@ pub fn tests(field: &Topology) -> Vec<Test> {
         }),
         field.exclusive("membership_faults::a_member_whose_node_was_shut_down_returns_with_it", |c| {
             lost_node::shut_down(c).boxed_local()
+        }),
+        field.exclusive("membership_faults::nodes_that_are_cut_off_for_long_lose_no_pod", |c| {
+            many_nodes::cut_off(c).boxed_local()
+        }),
+        field.exclusive("membership_faults::all_nodes_crash_at_once", |c| {
+            many_nodes::crashed(c).boxed_local()
         }),
         field.shared("membership_faults::members_without_a_quorum_are_left_alone", |c| {
             without_quorum::left_alone(c).boxed_local()
