@@ -5,6 +5,7 @@ mod cut_leader;
 mod data_lost;
 mod edits;
 mod every_minor;
+mod full;
 mod impossible;
 mod lost_node;
 mod many_nodes;
@@ -114,6 +115,12 @@ pub fn tests(field: &Topology) -> Vec<Test> {
         }),
         field.shared("membership_faults::a_leader_that_is_cut_off_stays_a_member", |c| {
             cut_leader::stays_a_member(c).boxed_local()
+        }),
+        field.shared("membership_faults::a_full_disk_is_named_and_its_member_continues", |c| {
+            full::disk(c).boxed_local()
+        }),
+        field.shared("membership_faults::a_full_database_gets_room_again", |c| {
+            full::database(c).boxed_local()
         }),
         field.shared("membership_faults::a_leader_dies_while_it_is_scaled_in", |c| {
             sudden_ends::leader_killed(c).boxed_local()
