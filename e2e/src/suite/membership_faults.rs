@@ -5,6 +5,7 @@ mod cut_leader;
 mod data_lost;
 mod edits;
 mod every_minor;
+mod evictions;
 mod full;
 mod impossible;
 mod lost_node;
@@ -115,6 +116,9 @@ pub fn tests(field: &Topology) -> Vec<Test> {
         }),
         field.shared("membership_faults::a_leader_that_is_cut_off_stays_a_member", |c| {
             cut_leader::stays_a_member(c).boxed_local()
+        }),
+        field.shared("membership_faults::evictions_in_parallel_leave_a_quorum", |c| {
+            evictions::in_parallel(c).boxed_local()
         }),
         field.shared("membership_faults::a_full_disk_is_named_and_its_member_continues", |c| {
             full::disk(c).boxed_local()
