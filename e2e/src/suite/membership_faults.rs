@@ -14,6 +14,7 @@ mod missed_voter;
 mod no_room;
 mod quorum_lost;
 mod stillborn;
+mod stuck_learner;
 mod sudden_ends;
 mod uninvited;
 mod without_quorum;
@@ -125,6 +126,9 @@ pub fn tests(field: &Topology) -> Vec<Test> {
         }),
         field.shared("membership_faults::a_full_database_gets_room_again", |c| {
             full::database(c).boxed_local()
+        }),
+        field.shared("membership_faults::a_learner_that_stands_still_blocks_nothing", |c| {
+            stuck_learner::blocks_nothing(c).boxed_local()
         }),
         field.shared("membership_faults::a_leader_dies_while_it_is_scaled_in", |c| {
             sudden_ends::leader_killed(c).boxed_local()
