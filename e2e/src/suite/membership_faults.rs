@@ -16,6 +16,7 @@ mod quorum_lost;
 mod stillborn;
 mod stuck_learner;
 mod sudden_ends;
+mod two_members;
 mod uninvited;
 mod without_quorum;
 
@@ -129,6 +130,9 @@ pub fn tests(field: &Topology) -> Vec<Test> {
         }),
         field.shared("membership_faults::a_learner_that_stands_still_blocks_nothing", |c| {
             stuck_learner::blocks_nothing(c).boxed_local()
+        }),
+        field.shared("membership_faults::either_of_two_members_dies", |c| {
+            two_members::either_dies(c).boxed_local()
         }),
         field.shared("membership_faults::a_leader_dies_while_it_is_scaled_in", |c| {
             sudden_ends::leader_killed(c).boxed_local()
