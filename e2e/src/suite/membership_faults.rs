@@ -11,6 +11,7 @@ mod impossible;
 mod lost_node;
 mod many_nodes;
 mod missed_voter;
+mod no_names;
 mod no_room;
 mod quorum_lost;
 mod stillborn;
@@ -133,6 +134,9 @@ pub fn tests(field: &Topology) -> Vec<Test> {
         }),
         field.shared("membership_faults::either_of_two_members_dies", |c| {
             two_members::either_dies(c).boxed_local()
+        }),
+        field.exclusive("membership_faults::names_that_do_not_resolve_lose_nothing", |c| {
+            no_names::come_back(c).boxed_local()
         }),
         field.shared("membership_faults::a_leader_dies_while_it_is_scaled_in", |c| {
             sudden_ends::leader_killed(c).boxed_local()
