@@ -1,6 +1,7 @@
 //! The operator dies, stands still, has a rival, or loses the API server or etcd, always in the middle of its work.
 
 mod away;
+mod blind;
 mod crash_sweep;
 mod leadership;
 mod outside;
@@ -36,6 +37,9 @@ pub fn tests(field: &Topology) -> Vec<Test> {
                 away::etcd(c).boxed_local()
             })
             .smoke(),
+        field.shared("operator_faults::an_operator_that_reaches_no_member_touches_nothing", |c| {
+            blind::touches_nothing(c).boxed_local()
+        }),
         field.exclusive("operator_faults::a_leader_that_ends_hands_over", |c| {
             leadership::handed_over(c).boxed_local()
         }),
