@@ -2,6 +2,7 @@
 
 mod adoption;
 mod cut_leader;
+mod damaged_log;
 mod data_lost;
 mod edits;
 mod every_minor;
@@ -122,6 +123,9 @@ pub fn tests(field: &Topology) -> Vec<Test> {
         }),
         field.shared("membership_faults::evictions_in_parallel_leave_a_quorum", |c| {
             evictions::in_parallel(c).boxed_local()
+        }),
+        field.shared("membership_faults::a_damaged_log_is_named_and_its_member_replaced_on_request", |c| {
+            damaged_log::named_and_replaced(c).boxed_local()
         }),
         field.shared("membership_faults::a_full_disk_is_named_and_its_member_continues", |c| {
             full::disk(c).boxed_local()
