@@ -35,7 +35,7 @@ pub async fn cut_off(context: &Context) -> Result<()> {
     }
     nodes_are(context, &nodes, true).await?;
     // The operator itself has been evicted if it was there.
-    context.operator().await?.ready().await?;
+    context.operator().await?;
     before.returns(&cluster).await?;
     let now = lives(&cluster.pods().await?);
     ensure!(now == pods, "a pod of a member was ended when its node returned: {pods:?}, {now:?}");
@@ -61,7 +61,7 @@ pub async fn crashed(context: &Context) -> Result<()> {
         context.undo(crash).await?;
     }
     nodes_are(context, &nodes, true).await?;
-    context.operator().await?.ready().await?;
+    context.operator().await?;
     before.returns(&cluster).await?;
     history.resume();
     judged(context, history).await
