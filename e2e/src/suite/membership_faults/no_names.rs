@@ -11,9 +11,12 @@ use crate::runner::Context;
 use crate::suite::disturbed::{Roster, becomes_whole, leader, scaling_begins};
 use crate::suite::lifecycle::{Identity, born, judged};
 use crate::suite::{LIMIT, kill};
+use crate::wait;
 
 /// Longer than DNS and its caches keep an answer, and than an agent waits for names.
 const LONG: Duration = Duration::from_secs(70);
+/// For learners that have failed until then, which the operator replaces after 45 s, and for names that DNS remembers as missing.
+const RESTARTED: Duration = Duration::from_secs(420);
 
 pub async fn come_back(context: &Context) -> Result<()> {
     let (cluster, history) = born(context, 3, json!({})).await?;
@@ -35,9 +38,10 @@ pub async fn come_back(context: &Context) -> Result<()> {
     cluster.scale(5).await?;
     tokio::time::sleep(LONG).await;
     history.goes_on(LIMIT).await?;
-    let voters = cluster.member_list().await?.iter().filter(|it| !it.is_learner).count();
-    ensure!(voters >= 3, "voters were removed: {voters}");
+    let voters = async || anyhow::Ok(cluster.member_list().await?.iter().filter(|it| !it.is_learner).count());
+    ensure!(voters().await? >= 3, "voters were removed: {}", voters().await?);
     context.undo(&deny).await?;
+    wait::until("five members vote", RESTARTED, async || Ok(voters().await? == 5)).await?;
     becomes_whole(&cluster, 5).await?;
     identity.is_still_that_of(&cluster).await?;
     scaling_begins(context, &cluster, 3).await?;
