@@ -9,6 +9,7 @@ pub mod command;
 mod container;
 mod crash;
 mod cut;
+mod damage;
 mod effect;
 mod error;
 mod kind;
@@ -117,6 +118,16 @@ pub enum Fault {
     ///
     /// Undo: impossible.
     WipeVolume {
+        claim: String,
+        #[arg(short, long, default_value = "default")]
+        namespace: String,
+    },
+    /// Flip one bit in the newest file of etcd's log in the volume of a PVC, even while a pod uses it.
+    ///
+    /// etcd notices when it starts the next time.
+    ///
+    /// Undo: impossible.
+    DamageLog {
         claim: String,
         #[arg(short, long, default_value = "default")]
         namespace: String,

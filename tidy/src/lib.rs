@@ -1,8 +1,10 @@
 //! The source tree as text, for the rules in `tests/`.
 
 pub mod commands;
+pub mod faults;
 pub mod licenses;
 pub mod mutants;
+pub mod named;
 pub mod prose;
 
 use std::path::{Path, PathBuf};

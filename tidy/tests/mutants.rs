@@ -1,7 +1,8 @@
 //! No mutant is lost by an edit: each still applies, and the test that has to find it exists.
 
 use etcd_operator_tidy::mutants::all;
-use etcd_operator_tidy::{files, read, root};
+use etcd_operator_tidy::named::Sources;
+use etcd_operator_tidy::{read, root};
 
 #[test]
 fn every_mutant_applies() {
@@ -23,11 +24,9 @@ fn every_mutant_applies() {
 
 #[test]
 fn every_test_that_has_to_find_a_mutant_exists() {
-    let sources: Vec<String> = files(".rs").iter().map(|path| read(path)).collect();
+    let sources = Sources::all();
     for mutant in all() {
         let name = mutant.test.last().and_then(|test| test.rsplit("::").next()).unwrap_or_default();
-        let declared = [format!("fn {name}("), format!("\"{name}\"")];
-        let exists = sources.iter().any(|text| declared.iter().any(|it| text.contains(it)));
-        assert!(exists, "{}: there is no test {name}", mutant.name);
+        assert!(sources.declare("", name), "{}: there is no test {name}", mutant.name);
     }
 }

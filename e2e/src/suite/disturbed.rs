@@ -1,19 +1,22 @@
 //! What tests that disturb a cluster or its operator share.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context as _, Result, ensure};
 use etcd_operator_core::api::{EtcdCluster, MemberStatus};
 use etcd_operator_core::names::condition;
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use testbed::fault::{Direction, Fault};
 
+use super::lifecycle::Identity;
 use super::{BACK_OFF_LIMIT, LIMIT};
 use crate::etcd;
-use crate::operated::Operated;
-use crate::runner::Context;
+use crate::operated::{Operated, Promised};
+use crate::runner::{Context, node_is_ready};
 use crate::wait;
 
 /// Asks for a size and returns in the middle of the way there: some member was added or removed, and more is to come.
@@ -102,6 +105,64 @@ pub async fn node_of(cluster: &Operated, pod: &str) -> Result<String> {
     let pods = cluster.pods().await?;
     let spec = pods.get(pod).and_then(|pod| pod.spec.as_ref());
     spec.and_then(|spec| spec.node_name.clone()).with_context(|| format!("{pod} is on no node"))
+}
+
+/// What `etcdctl` prints in a pod.
+pub async fn etcdctl(context: &Context, cluster: &Operated, pod: &str, words: &[&str]) -> Result<String> {
+    let exec = ["exec", "--namespace", &cluster.namespace, pod, "--container", "etcd", "--", "etcdctl"];
+    context.kubectl().run(&[&exec[..], words].concat()).await
+}
+
+pub async fn nodes_are(context: &Context, names: &[String], ready: bool) -> Result<()> {
+    for name in names {
+        let nodes = Api::<Node>::all(context.client().clone());
+        let what = format!("{name} is ready: {ready}");
+        wait::present(nodes, name, &what, LIMIT, |node| node_is_ready(node) == ready).await?;
+    }
+    Ok(())
+}
+
+/// Which pods there are, and how often each was started anew.
+pub fn lives(pods: &BTreeMap<String, Pod>) -> Vec<(String, Option<String>, i32)> {
+    pods.iter().map(|(name, pod)| (name.clone(), pod.metadata.uid.clone(), wait::restarts(pod))).collect()
+}
+
+/// Waits until etcd, Kubernetes and the status agree. Right after a fault the status can be from before it.
+pub async fn becomes_whole(cluster: &Operated, size: u8) -> Result<()> {
+    let promised = Promised::members(size);
+    let agree = async || cluster.agrees(&promised).await.map(|()| true);
+    wait::until(&format!("{} is whole, with {size} member(s)", cluster.name), BACK_OFF_LIMIT, agree).await?;
+    cluster.wait_until_settled(size).await.map(drop)
+}
+
+/// The members by their IDs and their volumes, which no fault may change that leaves the data alone.
+pub struct Roster {
+    members: BTreeMap<String, u64>,
+    volumes: BTreeMap<String, Option<String>>,
+    identity: Identity,
+}
+
+impl Roster {
+    /// Of a settled cluster.
+    pub async fn of(cluster: &Operated) -> Result<Self> {
+        let members = cluster.member_list().await?.into_iter().map(|it| (it.name, it.id)).collect();
+        let volumes = cluster.claims().await?.into_iter().map(|(name, claim)| (name, claim.metadata.uid));
+        Ok(Self { members, volumes: volumes.collect(), identity: Identity::of(cluster).await? })
+    }
+
+    /// Waits until the cluster is whole again, with the same members on the same volumes.
+    pub async fn returns(&self, cluster: &Operated) -> Result<()> {
+        becomes_whole(cluster, u8::try_from(self.members.len())?).await?;
+        self.is_still_that_of(cluster).await
+    }
+
+    /// Also while not all of them serve.
+    pub async fn is_still_that_of(&self, cluster: &Operated) -> Result<()> {
+        let now = Self::of(cluster).await?;
+        ensure!(now.members == self.members, "members: {:?}, were {:?}", now.members, self.members);
+        ensure!(now.volumes == self.volumes, "volumes: {:?}, were {:?}", now.volumes, self.volumes);
+        self.identity.is_still_that_of(cluster).await
+    }
 }
 
 pub fn cut_off(cluster: &Operated, pod: &str) -> Fault {

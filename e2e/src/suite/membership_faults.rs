@@ -1,16 +1,26 @@
 //! Members that cannot come, go at the wrong moment or lose their data, and edits that ask for too much.
 
 mod adoption;
+mod cut_leader;
+mod damaged_log;
 mod data_lost;
 mod edits;
 mod every_minor;
+mod evictions;
+mod full;
 mod impossible;
 mod lost_node;
+mod many_nodes;
 mod missed_voter;
+mod no_names;
 mod no_room;
 mod quorum_lost;
 mod stillborn;
+mod stuck_learner;
 mod sudden_ends;
+mod two_members;
+mod uninvited;
+mod without_quorum;
 
 use futures::FutureExt;
 
@@ -83,6 +93,54 @@ pub fn tests(field: &Topology) -> Vec<Test> {
         }),
         field.exclusive("membership_faults::a_member_whose_node_returns_in_time_stays", |c| {
             lost_node::returns_in_time(c).boxed_local()
+        }),
+        field.exclusive("membership_faults::a_member_that_terminates_on_a_crashed_node_is_replaced", |c| {
+            lost_node::stays_terminating(c).boxed_local()
+        }),
+        field.exclusive("membership_faults::a_member_whose_node_was_shut_down_returns_with_it", |c| {
+            lost_node::shut_down(c).boxed_local()
+        }),
+        field.exclusive("membership_faults::nodes_that_are_cut_off_for_long_lose_no_pod", |c| {
+            many_nodes::cut_off(c).boxed_local()
+        }),
+        field.exclusive("membership_faults::all_nodes_crash_at_once", |c| {
+            many_nodes::crashed(c).boxed_local()
+        }),
+        field.shared("membership_faults::members_without_a_quorum_are_left_alone", |c| {
+            without_quorum::left_alone(c).boxed_local()
+        }),
+        field.shared("membership_faults::a_member_that_was_removed_by_hand_joins_again", |c| {
+            uninvited::removed(c).boxed_local()
+        }),
+        field.shared("membership_faults::a_member_that_nobody_asked_for_is_removed", |c| {
+            uninvited::added(c).boxed_local()
+        }),
+        field.shared("membership_faults::a_member_that_is_removed_while_it_joins_joins_again", |c| {
+            uninvited::removed_while_it_joins(c).boxed_local()
+        }),
+        field.shared("membership_faults::a_leader_that_is_cut_off_stays_a_member", |c| {
+            cut_leader::stays_a_member(c).boxed_local()
+        }),
+        field.shared("membership_faults::evictions_in_parallel_leave_a_quorum", |c| {
+            evictions::in_parallel(c).boxed_local()
+        }),
+        field.shared("membership_faults::a_damaged_log_is_named_and_its_member_replaced_on_request", |c| {
+            damaged_log::named_and_replaced(c).boxed_local()
+        }),
+        field.shared("membership_faults::a_full_disk_is_named_and_its_member_continues", |c| {
+            full::disk(c).boxed_local()
+        }),
+        field.shared("membership_faults::a_full_database_gets_room_again", |c| {
+            full::database(c).boxed_local()
+        }),
+        field.shared("membership_faults::a_learner_that_stands_still_blocks_nothing", |c| {
+            stuck_learner::blocks_nothing(c).boxed_local()
+        }),
+        field.shared("membership_faults::either_of_two_members_dies", |c| {
+            two_members::either_dies(c).boxed_local()
+        }),
+        field.exclusive("membership_faults::names_that_do_not_resolve_lose_nothing", |c| {
+            no_names::come_back(c).boxed_local()
         }),
         field.shared("membership_faults::a_leader_dies_while_it_is_scaled_in", |c| {
             sudden_ends::leader_killed(c).boxed_local()

@@ -1,7 +1,9 @@
 //! The operator dies, stands still, has a rival, or loses the API server or etcd, always in the middle of its work.
 
 mod away;
+mod blind;
 mod crash_sweep;
+mod deleted_objects;
 mod leadership;
 mod outside;
 mod panic;
@@ -36,6 +38,16 @@ pub fn tests(field: &Topology) -> Vec<Test> {
                 away::etcd(c).boxed_local()
             })
             .smoke(),
+        field.shared("operator_faults::an_operator_that_reaches_no_member_touches_nothing", |c| {
+            blind::touches_nothing(c).boxed_local()
+        }),
+        field.shared("operator_faults::objects_that_somebody_deletes_return_and_no_member_restarts", |c| {
+            deleted_objects::created_again(c).boxed_local()
+        }),
+        field
+            .shared("operator_faults::a_stateful_set_that_is_deleted_with_its_pods_returns_with_them", |c| {
+                deleted_objects::with_its_pods(c).boxed_local()
+            }),
         field.exclusive("operator_faults::a_leader_that_ends_hands_over", |c| {
             leadership::handed_over(c).boxed_local()
         }),

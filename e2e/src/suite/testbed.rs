@@ -117,6 +117,7 @@ fn in_three_zones() -> Vec<Test> {
             })
             .smoke(),
         zones.shared("faults::a_wiped_volume_is_empty", |c| disk_faults::wiped(c).boxed_local()).smoke(),
+        zones.shared("faults::a_damaged_log_is_not_read", |c| disk_faults::damaged(c).boxed_local()),
         zones.shared("faults::a_deleted_volume_is_gone", |c| disk_faults::deleted(c).boxed_local()).smoke(),
         zones
             .shared("faults::etcd_cannot_write_to_a_full_disk", |c| disk_faults::filled(c).boxed_local())

@@ -20,6 +20,7 @@ pub(super) enum Effect {
     },
     StopApiServer,
     Wipe(Volume),
+    DamageLog(Volume),
     Delete {
         volume: Volume,
         namespace: String,
@@ -57,6 +58,9 @@ impl Effect {
             Fault::WipeVolume { namespace, claim } => {
                 Self::Wipe(volume::of_claim(bed, namespace, claim).await?)
             }
+            Fault::DamageLog { namespace, claim } => {
+                Self::DamageLog(volume::of_claim(bed, namespace, claim).await?)
+            }
             Fault::DeleteVolume { namespace, claim } => Self::Delete {
                 volume: volume::of_claim(bed, namespace, claim).await?,
                 namespace: namespace.clone(),
@@ -82,6 +86,7 @@ impl Effect {
             Self::Crash { node } => crash::begin(bed.layout(), *node).await,
             Self::StopApiServer => apiserver::stop(bed.layout()).await,
             Self::Wipe(volume) => volume.wipe(),
+            Self::DamageLog(volume) => volume.damage_log(),
             Self::Delete { volume, namespace, claim } => volume.delete(bed, namespace, claim).await,
             Self::Fill { volume, leave_bytes } => volume.fill(id, *leave_bytes),
             Self::FailGrowth(_) => Ok(()),
@@ -92,7 +97,11 @@ impl Effect {
     /// May be repeated, and may come before the beginning was complete. What is gone meanwhile is fine.
     pub async fn end(&self, bed: &Testbed, id: &str) -> Result<()> {
         match self {
-            Self::Kill(_) | Self::Wipe(_) | Self::Delete { .. } | Self::FailGrowth(_) => Ok(()),
+            Self::Kill(_)
+            | Self::Wipe(_)
+            | Self::DamageLog(_)
+            | Self::Delete { .. }
+            | Self::FailGrowth(_) => Ok(()),
             Self::Pause(selection) => selection.resume(),
             Self::Cut(cut) => cut.end(id).await,
             Self::Crash { node } => crash::end(bed, *node).await,
@@ -117,6 +126,7 @@ impl Effect {
             | Self::Crash { .. }
             | Self::StopApiServer
             | Self::Wipe(_)
+            | Self::DamageLog(_)
             | Self::Delete { .. }
             | Self::Fill { .. }
             | Self::FailGrowth(_) => &[],

@@ -16,6 +16,7 @@ pub enum Kind {
     #[value(name = "stop-apiserver")]
     StopApiServer,
     WipeVolume,
+    DamageLog,
     DeleteVolume,
     FillDisk,
     FailGrowth,
@@ -43,6 +44,7 @@ impl Kind {
             Self::CrashNode => "crash-node",
             Self::StopApiServer => "stop-apiserver",
             Self::WipeVolume => "wipe-volume",
+            Self::DamageLog => "damage-log",
             Self::DeleteVolume => "delete-volume",
             Self::FillDisk => "fill-disk",
             Self::FailGrowth => "fail-growth",
@@ -68,6 +70,7 @@ impl Kind {
             Self::CrashNode => Undo::Restores("the node runs again"),
             Self::StopApiServer => Undo::Restores("the API server runs again"),
             Self::WipeVolume => Undo::Impossible("the files are deleted"),
+            Self::DamageLog => Undo::Impossible("the log is damaged"),
             Self::DeleteVolume => Undo::Impossible("the PVC, the volume and its files are deleted"),
             Self::FillDisk => Undo::Restores("the testbed removed the file that filled the volume"),
             Self::FailGrowth => Undo::Restores("the volume can grow again"),
@@ -87,6 +90,7 @@ impl Fault {
             Self::CrashNode { .. } => Kind::CrashNode,
             Self::StopApiServer => Kind::StopApiServer,
             Self::WipeVolume { .. } => Kind::WipeVolume,
+            Self::DamageLog { .. } => Kind::DamageLog,
             Self::DeleteVolume { .. } => Kind::DeleteVolume,
             Self::FillDisk { .. } => Kind::FillDisk,
             Self::FailGrowth { .. } => Kind::FailGrowth,
@@ -119,6 +123,9 @@ impl std::fmt::Display for Fault {
             Self::StopApiServer => f.write_str("stopped the API server"),
             Self::WipeVolume { namespace, claim } => {
                 write!(f, "deleted all files in the volume of PVC {namespace}/{claim}")
+            }
+            Self::DamageLog { namespace, claim } => {
+                write!(f, "damaged the log of etcd in the volume of PVC {namespace}/{claim}")
             }
             Self::DeleteVolume { namespace, claim } => {
                 write!(f, "deleted PVC {namespace}/{claim} and its volume")

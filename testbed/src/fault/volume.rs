@@ -1,4 +1,4 @@
-//! The disks of claims: wiped, deleted, full.
+//! The disks of claims: wiped, damaged, deleted, full.
 
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::{FaultError, Result};
+use super::{FaultError, Result, damage};
 use crate::cluster::Testbed;
 use crate::layout::Layout;
 use crate::process::until;
@@ -67,6 +67,11 @@ impl Volume {
 
     pub fn wipe(&self) -> Result<()> {
         empty(&self.mount).map_err(FaultError::machine(format_args!("wipe volume {}", self.name)))
+    }
+
+    pub fn damage_log(&self) -> Result<()> {
+        damage::log(&self.mount)
+            .map_err(FaultError::machine(format_args!("damage the log in volume {}", self.name)))
     }
 
     /// Deletes both objects as if nothing protected them. The provisioner then takes the disk away.

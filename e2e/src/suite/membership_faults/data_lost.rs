@@ -114,7 +114,7 @@ pub(super) struct Former {
 }
 
 impl Former {
-    async fn of(cluster: &Operated, pod: &str) -> Result<Self> {
+    pub(super) async fn of(cluster: &Operated, pod: &str) -> Result<Self> {
         let listed = cluster.member_list().await?.into_iter().find(|member| member.name == pod);
         Ok(Self { pod: pod.to_owned(), id: listed.with_context(|| format!("{pod} is no member"))?.id })
     }

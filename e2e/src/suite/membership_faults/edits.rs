@@ -1,15 +1,12 @@
 //! Edits that cannot be are refused at once, and change nothing.
 
-use std::collections::BTreeMap;
-
 use anyhow::{Context as _, Result, ensure};
-use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
 use crate::operated::Operated;
 use crate::runner::Context;
+use crate::suite::disturbed::lives;
 use crate::suite::lifecycle::{born, judged};
-use crate::wait;
 
 pub async fn refused_at_once(context: &Context) -> Result<()> {
     let (cluster, history) = born(context, 1, json!({})).await?;
@@ -39,9 +36,4 @@ async fn refused(context: &Context, cluster: &Operated, change: Value, word: &st
     ensure!(said.err.contains(word), "no word of {word:?} when {patch} is refused: {}", said.err);
     context.step(said.err.lines().last().context("no message")?);
     Ok(())
-}
-
-/// Which pods there are, and how often each was started anew.
-fn lives(pods: &BTreeMap<String, Pod>) -> Vec<(String, Option<String>, i32)> {
-    pods.iter().map(|(name, pod)| (name.clone(), pod.metadata.uid.clone(), wait::restarts(pod))).collect()
 }

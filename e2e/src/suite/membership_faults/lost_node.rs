@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result, ensure};
 use etcd_operator_core::api::EtcdCluster;
 use etcd_operator_core::names::{condition, event, reason};
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::ListParams;
 use serde_json::json;
@@ -11,10 +11,10 @@ use testbed::fault::{Direction, Fault};
 
 use super::sudden_ends::settled;
 use crate::install::NAMESPACE;
-use crate::operated::{Operated, Promised, is_settled};
-use crate::runner::{Context, node_is_ready};
+use crate::operated::{Operated, is_settled};
+use crate::runner::Context;
 use crate::suite::LIMIT;
-use crate::suite::disturbed::{holds, member, move_leader, node_of};
+use crate::suite::disturbed::{Roster, holds, member, move_leader, node_of, nodes_are};
 use crate::suite::lifecycle::{born, judged};
 use crate::wait;
 
@@ -70,9 +70,7 @@ impl Victim {
     }
 
     async fn node_is(&self, context: &Context, ready: bool) -> Result<()> {
-        let nodes = Api::<Node>::all(context.client().clone());
-        let what = format!("{} is ready: {ready}", self.node);
-        wait::present(nodes, &self.node, &what, LIMIT, |node| node_is_ready(node) == ready).await.map(drop)
+        nodes_are(context, std::slice::from_ref(&self.node), ready).await
     }
 }
 
@@ -84,11 +82,28 @@ fn short_grace() -> serde_json::Value {
     json!({"repair": {"nodeLossGraceSeconds": 10}})
 }
 
+/// No test takes this long.
+fn long_grace() -> serde_json::Value {
+    json!({"repair": {"nodeLossGraceSeconds": 3600}})
+}
+
 /// The node stays down, and returns when its member is replaced.
 pub async fn stays_down(context: &Context) -> Result<()> {
+    crashed(context, false).await
+}
+
+/// Somebody deletes the pod, which stays Terminating, because no kubelet confirms its end.
+pub async fn stays_terminating(context: &Context) -> Result<()> {
+    crashed(context, true).await
+}
+
+async fn crashed(context: &Context, deleted: bool) -> Result<()> {
     let (cluster, history) = born(context, 3, short_grace()).await?;
     let victim = Victim::of(context, &cluster).await?;
     let crash = context.inject(Fault::CrashNode { node: victim.node.clone() }).await?;
+    if deleted {
+        super::sudden_ends::deleted(context, &cluster, &[&victim.pod]).await?;
+    }
     victim.is_lost(&cluster).await?;
     let successor = victim.is_replaced(context, &cluster).await?;
     context.undo(&crash).await?;
@@ -125,19 +140,40 @@ async fn returned_in_vain(
 
 /// The member continues with its data.
 pub async fn returns_in_time(context: &Context) -> Result<()> {
-    let (cluster, history) = born(context, 3, json!({"repair": {"nodeLossGraceSeconds": 600}})).await?;
+    let (cluster, history) = born(context, 3, long_grace()).await?;
     let victim = Victim::of(context, &cluster).await?;
-    let claims = cluster.claims().await?.into_iter().map(|(name, claim)| (name, claim.metadata.uid));
-    let claims: Vec<_> = claims.collect();
+    let before = Roster::of(&cluster).await?;
     let crash = context.inject(Fault::CrashNode { node: victim.node.clone() }).await?;
     victim.is_lost(&cluster).await?;
     context.undo(&crash).await?;
     victim.node_is(context, true).await?;
-    cluster.wait_until_settled(3).await?;
-    let id = id_of(&cluster.object().await?, &victim.pod);
-    ensure!(id.as_deref() == Some(&victim.id), "{} was replaced: it is {id:?} now", victim.pod);
-    let now = cluster.claims().await?.into_iter().map(|(name, claim)| (name, claim.metadata.uid));
-    ensure!(claims == now.collect::<Vec<_>>(), "a volume was replaced");
-    cluster.agrees(&Promised::members(3)).await?;
+    before.returns(&cluster).await?;
+    judged(context, history).await
+}
+
+/// A node that shuts down in good order leaves its pods as Succeeded. Nothing runs in such a pod, so another one takes its
+/// place at once, and waits for the node because of its volume.
+pub async fn shut_down(context: &Context) -> Result<()> {
+    let (cluster, history) = born(context, 3, long_grace()).await?;
+    let victim = Victim::of(context, &cluster).await?;
+    let before = Roster::of(&cluster).await?;
+    let uid = async || {
+        let pods = cluster.pods().await?;
+        Ok::<_, anyhow::Error>(pods.get(&victim.pod).and_then(|pod| pod.metadata.uid.clone()))
+    };
+    let first = uid().await?;
+    let crash = context.inject(Fault::CrashNode { node: victim.node.clone() }).await?;
+    let ended = json!({"status": {"phase": "Succeeded"}}).to_string();
+    let patch = ["patch", "pod", &victim.pod, "--namespace", &cluster.namespace, "--subresource=status"];
+    context.kubectl().run(&[&patch[..], &["--type=merge", "--patch", &ended]].concat()).await?;
+    let another = async || Ok(uid().await?.is_some_and(|uid| Some(uid) != first));
+    wait::until(&format!("another pod {}", victim.pod), LIMIT, another).await?;
+    victim.node_is(context, false).await?;
+    history.goes_on(LIMIT).await?;
+    before.is_still_that_of(&cluster).await?;
+    context.step("the member waits for its node");
+    context.undo(&crash).await?;
+    victim.node_is(context, true).await?;
+    before.returns(&cluster).await?;
     judged(context, history).await
 }

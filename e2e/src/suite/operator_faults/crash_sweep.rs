@@ -9,10 +9,8 @@ use crate::host_operator::HostOperator;
 use crate::install::IMAGE;
 use crate::operated::{Operated, Promised};
 use crate::runner::Context;
-use crate::suite::LIMIT;
-use crate::suite::disturbed::move_leader;
+use crate::suite::disturbed::{becomes_whole, move_leader};
 use crate::suite::lifecycle::{NAME, judged};
-use crate::wait;
 
 /// How often the whole way is gone at most. A kill comes a moment after its step, in which another one may be taken:
 /// then the first was not hit, and is tried again.
@@ -88,9 +86,7 @@ impl Sweep<'_> {
     /// The books may be kept for a moment longer than there is something to be seen.
     async fn settled(&self, size: u8) -> Result<()> {
         self.cluster.wait_until_settled(size).await?;
-        let promised = Promised::members(size);
-        let agree = async || self.cluster.agrees(&promised).await.map(|()| true);
-        wait::until("everything is as it should be", LIMIT, agree).await
+        becomes_whole(self.cluster, size).await
     }
 
     fn missed(&self) -> Vec<&String> {

@@ -14,6 +14,8 @@ use crate::wait;
 
 /// What etcd says when it starts without its data in a cluster that knows it.
 const AMNESIA: &str = "has already been bootstrapped";
+/// What etcd says when it starts with a log in which a checksum is wrong.
+const DAMAGED: &str = "walpb: crc mismatch";
 const MEBIBYTE: usize = 1 << 20;
 
 pub async fn wiped(context: &Context) -> Result<()> {
@@ -27,6 +29,19 @@ pub async fn wiped(context: &Context) -> Result<()> {
     expect_no_undo(context, &wipe).await?;
     context.inject(kill(context, &victim.name)).await?;
     expect_amnesia(context, &victim.name).await?;
+    all_serve(three.others(victim)).await
+}
+
+pub async fn damaged(context: &Context) -> Result<()> {
+    let three = Three::create(context).await?;
+    let (victim, claim) = (&three.members[1], three.plain.claim(1));
+    let namespace = context.namespace.clone();
+    let damage = context.inject(Fault::DamageLog { claim, namespace }).await?;
+    expect_no_undo(context, &damage).await?;
+    victim.linearizable_read(KEY).await?;
+    context.step("a running etcd does not notice");
+    context.inject(kill(context, &victim.name)).await?;
+    expect_log(context, &victim.name, DAMAGED).await?;
     all_serve(three.others(victim)).await
 }
 
