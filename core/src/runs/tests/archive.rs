@@ -356,7 +356,7 @@ fn the_newest_archiver_that_runs_is_asked() {
     world.runs_now();
     let first = world.archivers().pop().expect("it is there");
     let asked = |all: &[Archiver]| Archiver::to_ask(all, &world.backup).map(|it| it.job.clone());
-    assert_eq!(asked(&[first.clone()]), Some(first.job.clone()));
+    assert_eq!(asked(std::slice::from_ref(&first)), Some(first.job.clone()));
     let newer = Archiver {
         job: "newer".into(),
         created: first.created + SignedDuration::from_secs(1),
