@@ -11,7 +11,7 @@ use etcd_operator_core::intent::Intent;
 use etcd_operator_core::names::Names;
 use etcd_operator_core::observe::{Objects, node_addresses};
 use etcd_operator_core::plan::{Action, Plan, Terms};
-use etcd_operator_core::request::{Object, Request, Target};
+use etcd_operator_core::request::{Request, Target};
 use etcd_operator_core::round::{
     Clock, Considered, Effect, Ended, Freshness, Newest, Next, Outcome, Pause, Round, SideWrite, Version,
     Work,
@@ -28,6 +28,7 @@ use tracing::Instrument;
 
 use super::ask::Connections;
 use super::execute::Executor;
+use super::foreign_reader::ForeignReaders;
 use super::member_watch::MemberWatch;
 use super::objects::{cached, live};
 use super::observation::Observation;
@@ -64,6 +65,7 @@ pub struct Worker {
     newest: Newest<Arc<EtcdCluster>>,
     connections: Connections,
     secrets: Secrets,
+    foreign: ForeignReaders,
     /// When the next certificate has to be renewed.
     renewal: Option<Timestamp>,
     member_watch: MemberWatch,
@@ -83,6 +85,7 @@ impl Worker {
             newest: Newest::default(),
             connections: Connections::default(),
             secrets: Secrets::default(),
+            foreign: ForeignReaders::default(),
             renewal: None,
             meter,
             round: Round::default(),
@@ -158,6 +161,7 @@ impl Worker {
             self.returned(Arc::clone(&objects.cluster));
         }
         self.secrets.add_to(&mut objects, client, names).await?;
+        self.foreign.add_to(&mut objects, client, names).await;
         // No member restarts for what another operator has changed since.
         if freshness == Freshness::Live && objects.trusts_differ(&self.round.memory) {
             self.secrets.outdate(names);
@@ -255,8 +259,8 @@ impl Worker {
                 self.reporter.reported(executor.target.cluster, &written);
                 self.returned(Arc::new(written));
             }
-            if matches!(&effect.request, Request::Kube(write) if write.object == Object::Certificate) {
-                self.secrets.outdate_certificate();
+            if let Request::Kube(write) = &effect.request {
+                self.foreign.outdate(write.object);
             }
             let outcome = result.map_or_else(|outcome| outcome, |_| Outcome::Done);
             if outcome != Outcome::Done {
