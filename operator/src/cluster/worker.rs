@@ -40,6 +40,7 @@ use crate::metrics::{Meter, Metrics};
 use crate::reach::Reach;
 use crate::supervisor::PlantedPanic;
 use crate::telemetry::{self, chain, log_observation};
+use crate::traces;
 
 /// What all workers share.
 pub struct Context {
@@ -130,7 +131,7 @@ impl Worker {
     async fn turn(&mut self, cluster: Arc<EtcdCluster>) -> Ended {
         let names = Names::of(&cluster, &self.context.domain);
         let freshness = self.round.begin(Timestamp::now());
-        let objects = match self.read(cluster, freshness, &names).await {
+        let objects = match self.read(cluster, freshness, &names).instrument(traces::read()).await {
             Ok(Some(objects)) => objects,
             Ok(None) => return Ended::Superseded,
             Err(error) => {
@@ -193,8 +194,8 @@ impl Worker {
         let goal = Goal::of(checked.as_ref().map_err(Vec::as_slice), &objects, names, &nodes);
         let credentials = self.secrets.credentials(&objects, names);
         let (connections, memory) = (&mut self.connections, &mut self.round.memory);
-        let mut observation =
-            Observation::at(objects, &goal, names, &context, credentials, connections, memory).await;
+        let observation = Observation::at(objects, &goal, names, &context, credentials, connections, memory);
+        let mut observation = observation.instrument(traces::observation()).await;
         // What comes next on the way to another transport depends on what etcd lists.
         let tls = &observation.objects.cluster.spec.security.tls;
         let checked = checked.map(|intent| {
@@ -248,7 +249,8 @@ impl Worker {
     async fn send_beside(&mut self, effects: &[Effect], executor: &Executor<'_>) -> Option<Ended> {
         let sending = effects.iter().map(|effect| async move {
             let begun = Instant::now();
-            (executor.send(&effect.request).await, begun.elapsed())
+            let result = executor.send(&effect.request, (&effect.request).into()).await;
+            (result, begun.elapsed())
         });
         let results = futures::future::join_all(sending).await;
         let (now, mut ended) = (Timestamp::now(), None);
@@ -280,7 +282,7 @@ impl Worker {
             let outcome = match self.round.request(action, &observation.seen, names) {
                 Err(trouble) => Outcome::NotDone(trouble),
                 Ok(request) => {
-                    let result = executor.send(&request).await;
+                    let result = executor.send(&request, action.into()).await;
                     self.learn(action, result.as_ref().ok(), names);
                     result.map_or_else(|outcome| outcome.of(&action.to_string()), |_| Outcome::Done)
                 }
