@@ -5,12 +5,12 @@
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use etcd_operator_core::agent::{News, PAGE, Report};
+use etcd_operator_core::agent::{News, PAGE, Report, metrics};
 
 const PATIENCE: Duration = Duration::from_secs(1);
 const LONGEST_REQUEST: usize = 64 * 1024;
@@ -25,6 +25,7 @@ pub struct Page {
 
 struct Shared {
     report: Mutex<Report>,
+    checks: AtomicU64,
     told: Mutex<Option<BTreeSet<IpAddr>>>,
     wake: SyncSender<()>,
     busy: AtomicUsize,
@@ -36,6 +37,7 @@ impl Page {
         let (wake, woken) = sync_channel(1);
         let shared = Arc::new(Shared {
             report: Mutex::new(report),
+            checks: AtomicU64::new(0),
             told: Mutex::new(None),
             wake,
             busy: AtomicUsize::new(0),
@@ -52,7 +54,9 @@ impl Page {
         Ok(Self { shared, woken })
     }
 
+    /// After each check.
     pub fn show(&self, report: Report) {
+        self.shared.checks.fetch_add(1, Ordering::Relaxed);
         *self.shared.report.lock().unwrap_or_else(PoisonError::into_inner) = report;
     }
 
@@ -107,6 +111,7 @@ impl Shared {
                 }
                 Err(error) => ("400 Bad Request", "text/plain", format!("{error}\n")),
             },
+            ("GET", "/metrics") => ("200 OK", "text/plain; version=0.0.4", self.metrics()),
             ("GET", "/livez") => ("200 OK", "text/plain", "ok\n".into()),
             ("GET", "/readyz") => ("503 Service Unavailable", "text/plain", waiting),
             // Before 3.5.19 this is the probe for being alive, if asked so.
@@ -123,6 +128,11 @@ impl Shared {
     fn report(&self) -> (&'static str, &'static str, String) {
         let report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
         ("200 OK", "application/json", serde_json::to_string(&*report).expect("text is always JSON"))
+    }
+
+    fn metrics(&self) -> String {
+        let report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
+        metrics::page(&report, self.checks.load(Ordering::Relaxed))
     }
 
     fn hear(&self, news: News) {

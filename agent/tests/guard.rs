@@ -85,15 +85,17 @@ fn the_agent_becomes_etcd_and_leaves_the_port_to_it() {
         ("/readyz", 503),
         ("/health?serializable=true&exclude=NOSPACE", 200),
         ("/health", 503),
-        ("/metrics", 404),
+        ("/metrics", 200),
     ] {
         assert_eq!(cluster.probe(0, probe), Some(status), "{probe}");
     }
+    assert!(cluster.page(0, "/metrics").contains("etcd_agent_waiting{reason=\"NoOrder\"} 1\n"));
     assert!(!cluster.runs_etcd(0));
 
     cluster.give_order("n1", 1);
     cluster.serves(&[0]);
     assert!(cluster.runs_etcd(0));
+    assert!(!cluster.page(0, "/metrics").contains("etcd_agent_waiting"));
     assert_eq!(cluster.probe(0, "/readyz"), Some(200));
     assert_eq!(cluster.probe(0, "/agent"), Some(404));
 }

@@ -1,6 +1,7 @@
 //! What the operator and the agents in the members' pods agree on: paths, and the messages that they exchange. They
 //! can be of different versions (ADR 27).
 
+pub mod metrics;
 pub mod restoration;
 
 use std::net::IpAddr;

@@ -21,6 +21,7 @@ pub use definition::{KUBERNETES_TYPES, definitions};
 pub use maintenance::{
     MAX_MINUTES, MAX_SCHEDULE_LENGTH, MAX_TIME_ZONE_LENGTH, MAX_WINDOWS, Maintenance, MaintenanceWindow,
 };
+pub use monitoring::{Monitoring, PodMonitor};
 pub use network_policy::NetworkPolicy;
 pub use options::{AutoCompactionMode, Options};
 pub use pod_template::PodTemplate;
@@ -40,6 +41,7 @@ mod cluster;
 mod cluster_status;
 mod definition;
 mod maintenance;
+mod monitoring;
 mod network_policy;
 mod options;
 mod pod_template;

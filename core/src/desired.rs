@@ -4,6 +4,7 @@ mod certificate;
 mod contained;
 mod difference;
 mod metadata;
+mod monitoring;
 mod network_policy;
 mod pod;
 mod preflight;
@@ -32,6 +33,7 @@ use crate::recovery::{self, RecoveryOrder};
 pub use contained::contained;
 pub use difference::not_applied;
 pub use metadata::labels;
+pub use monitoring::pod_monitor_resource;
 pub use network_policy::{OperatorPods, restricts_as_wanted};
 pub(crate) use pod::{
     ETCD, SIDECAR, ZONE_LABEL, container_security, is_default_spreading, pod_security, stay_on_lost_nodes,

@@ -13,7 +13,9 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Amount;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use serde::{Deserialize, Serialize};
 
-use crate::api::{self, DeletePolicy, DisruptionBudget, EtcdCluster, Quantity, RolloutStrategy, StopPolicy};
+use crate::api::{
+    self, DeletePolicy, DisruptionBudget, EtcdCluster, PodMonitor, Quantity, RolloutStrategy, StopPolicy,
+};
 use crate::asked::{Asked, Malformed};
 use crate::auth;
 use crate::etcd_config::{AutoCompaction, MemberOptions};
@@ -53,6 +55,8 @@ pub struct Intent {
     pub recovery: Option<Consent>,
     pub asked: Asked,
     pub auth: auth::Wanted,
+    /// How Prometheus finds the members.
+    pub pod_monitor: PodMonitor,
     /// The Service for clients outside, if there should be one.
     pub node_port: Option<NodePort>,
     /// The pods that can connect to the client port, if that should be limited.
@@ -127,6 +131,7 @@ pub(crate) fn of(cluster: &EtcdCluster) -> Option<Intent> {
         maintenance,
         repair,
         recovery,
+        monitoring,
         external_access,
         debug_sidecar,
     } = cluster.spec.clone();
@@ -164,6 +169,7 @@ pub(crate) fn of(cluster: &EtcdCluster) -> Option<Intent> {
         },
         asked: asked(cluster).0,
         auth: auth::Wanted::of(security.auth.as_ref()),
+        pod_monitor: monitoring.unwrap_or_default().pod_monitor,
         node_port: match external_access.and_then(|access| access.node_port) {
             Some(api::NodePort { port: Some(port) }) => Some(NodePort::Fixed(u16::try_from(port).ok()?)),
             Some(api::NodePort { port: None }) => Some(NodePort::Allocated),

@@ -20,6 +20,7 @@ pub mod decide;
 pub mod desired;
 pub mod etcd_config;
 pub mod events;
+pub mod foreign;
 pub mod form;
 pub mod intent;
 pub mod links;

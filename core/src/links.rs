@@ -4,15 +4,18 @@ use std::collections::BTreeSet;
 
 use crate::observed::MemberId;
 
+/// Every etcd has some of these.
+const OF_ETCD: &str = "etcd_server_";
 const METRIC: &str = "etcd_network_active_peers{";
 
 /// etcd dials each peer again and again until it succeeds, and this metric has how the attempt ended that ended last: a failure
 /// can come after a success and stay. A member is missing until the first attempt succeeds, and one that was removed can stay.
-pub fn active_peers(page: &str, member: MemberId) -> BTreeSet<MemberId> {
-    page.lines()
-        .filter_map(|line| line.strip_prefix(METRIC))
-        .filter_map(|line| connected(line, member))
-        .collect()
+///
+/// None if it is not etcd that has answered: a waiting agent has metrics, too, and knows nothing of connections.
+pub fn active_peers(page: &str, member: MemberId) -> Option<BTreeSet<MemberId>> {
+    page.lines().find(|line| line.starts_with(OF_ETCD))?;
+    let peers = page.lines().filter_map(|line| line.strip_prefix(METRIC));
+    Some(peers.filter_map(|line| connected(line, member)).collect())
 }
 
 /// `Local="8e9e05c52164694d",Remote="91bc3c398fb3c146"} 1`
@@ -39,23 +42,27 @@ etcd_network_active_peers{Local=\"a0\",Remote=\"a1\"} 1
 etcd_network_active_peers{Local=\"a0\",Remote=\"a2\"} 0
 etcd_network_active_peers{Local=\"a0\",Remote=\"f3e1c0\"} 1
 etcd_network_client_grpc_received_bytes_total 5
+etcd_server_has_leader 1
 ";
 
     #[test]
     fn a_peer_counts_while_its_connection_is_active() {
-        assert_eq!(active_peers(PAGE, MemberId(0xa0)), BTreeSet::from([MemberId(0xa1), MemberId(0xf3e1c0)]));
+        let expected = BTreeSet::from([MemberId(0xa1), MemberId(0xf3e1c0)]);
+        assert_eq!(active_peers(PAGE, MemberId(0xa0)), Some(expected));
     }
 
     #[test]
     fn what_another_process_reports_or_nobody_can_read_does_not_count() {
-        assert_eq!(active_peers(PAGE, MemberId(0xa1)), BTreeSet::new());
+        let nobody = Some(BTreeSet::new());
+        assert_eq!(active_peers(PAGE, MemberId(0xa1)), nobody);
         for line in [
             "Local=\"a0\"} 1",
             "Local=\"a0\",Remote=\"x\"} 1",
             "Local=\"a0\",Remote=\"a1\"}",
             "Remote=\"a1\" 1",
         ] {
-            assert_eq!(active_peers(&format!("{METRIC}{line}"), MemberId(0xa0)), BTreeSet::new(), "{line}");
+            let page = format!("etcd_server_has_leader 1\n{METRIC}{line}");
+            assert_eq!(active_peers(&page, MemberId(0xa0)), nobody, "{line}");
         }
     }
 }

@@ -1,7 +1,8 @@
 //! What the operator accepts with a warning: fields without effect in this version, and risky choices.
 
-use crate::api::EtcdCluster;
+use crate::api::{EtcdCluster, PodMonitor};
 use crate::asked::ROTATE_CA;
+use crate::foreign::NotRead;
 use crate::intent::{self, Intent};
 use crate::names::{ANNOTATION_OF, Names, reason};
 use crate::rules::options::LOG_BYTES;
@@ -34,6 +35,10 @@ pub enum Kind {
     ShortCertificates,
     PlainClientsAllowed,
     UntestedVersion,
+    /// There is no API for the PodMonitor that is asked for.
+    PrometheusOperatorMissing,
+    /// The PodMonitor that is asked for cannot be read.
+    PodMonitorNotReadable,
     /// The field is accepted and has no effect.
     NoEffect,
     EvenSize,
@@ -48,6 +53,8 @@ impl Kind {
             Kind::ShortCertificates => reason::SHORT_CERTIFICATES,
             Kind::PlainClientsAllowed => reason::PLAIN_CLIENTS_ALLOWED,
             Kind::UntestedVersion => reason::UNTESTED_VERSION,
+            Kind::PrometheusOperatorMissing => reason::PROMETHEUS_OPERATOR_MISSING,
+            Kind::PodMonitorNotReadable => reason::POD_MONITOR_NOT_READABLE,
             Kind::NoEffect => reason::NO_EFFECT,
             Kind::EvenSize => reason::EVEN_SIZE,
         }
@@ -67,6 +74,28 @@ pub fn notices(cluster: &EtcdCluster, intent: &Intent) -> Vec<Notice> {
     found.extend(surprising_version(intent));
     found.extend(small_volume(intent));
     found
+}
+
+/// Nothing waits for a PodMonitor: members are not scraped until there is one.
+pub fn pod_monitor(intent: &Intent, not_read: Option<&NotRead>) -> Option<Notice> {
+    let is_wanted = intent.pod_monitor == PodMonitor::Enabled;
+    let (kind, message) = match not_read.filter(|_| is_wanted)? {
+        NotRead::NotAsked => return None,
+        NotRead::NoApi => (
+            Kind::PrometheusOperatorMissing,
+            "the API server does not serve monitoring.coreos.com/v1: install the Prometheus operator, or set this to Disabled; \
+             the operator checks again every minute"
+                .into(),
+        ),
+        NotRead::Failed(error) => (
+            Kind::PodMonitorNotReadable,
+            format!(
+                "PodMonitor {} cannot be read: {error}; apply the operator's roles again if a right is missing",
+                intent.name
+            ),
+        ),
+    };
+    Some(Notice { kind, field: "spec.monitoring.podMonitor", message })
 }
 
 fn other_certificates(cluster: &EtcdCluster) -> Vec<Notice> {

@@ -30,6 +30,7 @@ use crate::agent::Protocol;
 use crate::api::{EtcdBackup, EtcdCluster, Quantity};
 use crate::auth::{self, RootPassword};
 use crate::decide::{Goal, OnStop};
+use crate::foreign::{Foreign, NotRead};
 use crate::form::{Digest, Form, Record, adopts, member_config};
 use crate::intent;
 use crate::names::{CLUSTER_UID_LABEL, COPIED_ANNOTATION, FINALIZER, MEMBER_ID_LABEL, Names};
@@ -42,7 +43,7 @@ use crate::recovery::{self, RecoveryOrder};
 use crate::request::{Object, Role};
 use crate::restores;
 use crate::round::{Handshakes, Memory, Unseen};
-use crate::tls::{self, Issuance, PeerPort, Purpose, Requested, Schemes, Section, Transport};
+use crate::tls::{self, Issuance, PeerPort, Purpose, Schemes, Section, Transport};
 use crate::validate::validate;
 pub(crate) use container::blocked;
 pub use container::image;
@@ -70,7 +71,9 @@ pub struct Objects {
     pub budget: Option<Arc<PodDisruptionBudget>>,
     pub network_policy: Option<Arc<NetworkPolicy>>,
     /// In which cert-manager is asked for the certificate of the client port.
-    pub certificate: Requested<Arc<DynamicObject>>,
+    pub certificate: Foreign<Arc<DynamicObject>>,
+    /// For the Prometheus operator.
+    pub pod_monitor: Foreign<Arc<DynamicObject>>,
     pub taken: BTreeSet<Taken>,
     /// All that there are; they belong to no cluster.
     pub nodes: Seen<Vec<Arc<Node>>, Unread>,
@@ -287,11 +290,10 @@ impl Objects {
         // Kubelets report statuses of pods all the time.
         let pod = |pod: &Arc<Pod>| Some(format!("{:?} {:?}", pod.metadata.labels, pod.metadata.annotations));
         let policy = self.network_policy.as_ref().and_then(|policy| policy.resource_version());
-        let certificate =
-            Some(format!("{:?}", self.certificate.known().map(|it| it.as_ref()?.resource_version())));
-        let objects =
-            [self.cluster.resource_version(), set, budget, policy, certificate, Some(format!("{nodes:?}"))];
-        let objects = objects.into_iter().chain(services);
+        let foreign = [&self.certificate, &self.pod_monitor]
+            .map(|it| Some(format!("{:?}", it.known().map(|it| it.as_ref()?.resource_version()))));
+        let objects = [self.cluster.resource_version(), set, budget, policy, Some(format!("{nodes:?}"))];
+        let objects = objects.into_iter().chain(foreign).chain(services);
         objects.chain(self.pods.values().map(pod)).collect()
     }
 
@@ -376,6 +378,7 @@ pub fn observe(
         given: objects.given.as_ref().map(|it| it.read(names, Issuance::of(&objects.certificate))),
         transport: objects.transport(),
         etcd: etcd(replies),
+        pod_monitor: not_read(&objects.pod_monitor),
         auth: None,
         root_password: None,
         versions: versions(objects),
@@ -393,6 +396,14 @@ pub fn observe(
         .collect();
     memory.note_silence(&mut seen);
     seen
+}
+
+/// Why it is not known, if somebody wanted to know.
+fn not_read<T>(object: &Foreign<T>) -> Option<NotRead> {
+    match object {
+        Seen::Known(_) | Seen::Unknown(NotRead::NotAsked) => None,
+        Seen::Unknown(why) => Some(why.clone()),
+    }
 }
 
 fn versions(objects: &Objects) -> Versions {

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::agent::Protocol;
 use crate::auth::{Auth, RootPassword};
+use crate::foreign::NotRead;
 use crate::form::Digest;
 use crate::member::MemberProgress;
 use crate::request::Object;
@@ -125,6 +126,9 @@ pub struct Observed {
     /// What all pods were made with last; none before there is anything to make them from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transport: Option<Transport>,
+    /// Why it is not known whether there is a PodMonitor; none if it is, or nobody asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod_monitor: Option<NotRead>,
     pub etcd: Etcd,
     /// What etcd reported last about its authentication; none while it has not been asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -713,6 +717,7 @@ impl Observed {
             secrets: BTreeMap::new(),
             given: None,
             transport: None,
+            pod_monitor: None,
             etcd: Etcd {
                 answers: BTreeMap::new(),
                 members,

@@ -319,7 +319,8 @@ impl Action {
             | Object::Service(_)
             | Object::Budget
             | Object::NetworkPolicy
-            | Object::Certificate => false,
+            | Object::Certificate
+            | Object::PodMonitor => false,
         }
     }
 

@@ -18,6 +18,7 @@ use crate::agent::News;
 use crate::api::{EtcdCluster, EtcdClusterStatus};
 use crate::asked::Accepted;
 use crate::auth;
+use crate::desired::pod_monitor_resource;
 use crate::form::Digest;
 use crate::names::Names;
 use crate::observed::{ClusterId, MemberId, Observed, Ordinal};
@@ -69,6 +70,8 @@ pub enum Object {
     NetworkPolicy,
     /// In which the operator asks cert-manager for the certificate of the client port.
     Certificate,
+    /// For the Prometheus operator.
+    PodMonitor,
 }
 
 /// What a Service is for.
@@ -309,7 +312,9 @@ pub fn report(cluster: &EtcdCluster, status: EtcdClusterStatus) -> Option<Write>
 impl Object {
     pub fn name(self, names: &Names) -> String {
         match self {
-            Self::Cluster | Self::Set | Self::Budget | Self::NetworkPolicy => names.cluster.clone(),
+            Self::Cluster | Self::Set | Self::Budget | Self::NetworkPolicy | Self::PodMonitor => {
+                names.cluster.clone()
+            }
             Self::Order => names.order(),
             Self::Form => names.form(),
             Self::Pod(ordinal) => names.pod(ordinal),
@@ -328,7 +333,7 @@ impl Object {
         format!("{} {}", self.resource().kind, self.name(names))
     }
 
-    fn resource(self) -> ApiResource {
+    pub fn resource(self) -> ApiResource {
         fn of<K: Resource<DynamicType = ()>>() -> ApiResource {
             ApiResource::erase::<K>(&())
         }
@@ -343,6 +348,7 @@ impl Object {
             Self::Budget => of::<PodDisruptionBudget>(),
             Self::NetworkPolicy => of::<NetworkPolicy>(),
             Self::Certificate => certificate_resource(),
+            Self::PodMonitor => pod_monitor_resource(),
         }
     }
 }

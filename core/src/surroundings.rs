@@ -1,4 +1,4 @@
-//! What changes without a restart: Services, the disruption budget, the network policy, the request to cert-manager, what new
+//! What changes without a restart: Services, the disruption budget, the network policy, what other programs are asked for, what new
 //! pods are rendered from, and labels and annotations of running pods. They are corrected whenever they differ, and need no
 //! decision.
 
@@ -49,6 +49,10 @@ pub fn surroundings(
     if let Seen::Known(there) = &objects.certificate {
         let wanted = certificates.get(&Purpose::Server).and_then(|it| desired.certificate(it));
         writes.extend(correction(Object::Certificate, wanted.as_ref(), there.as_deref(), is_contained));
+    }
+    if let Seen::Known(there) = &objects.pod_monitor {
+        let wanted = desired.pod_monitor();
+        writes.extend(correction(Object::PodMonitor, wanted.as_ref(), there.as_deref(), is_contained));
     }
     writes.extend(rendering(desired, objects, seen));
     writes.extend(metadata_of_pods(desired, objects));

@@ -29,7 +29,7 @@ pub(crate) use given::wanted_authorities;
 pub use given::{
     Chain, Given, Key, Lack, Leaf, Problem, Rejection, Root, Source, Verified, problems, read_leaf,
 };
-pub use issuance::{Issuance, NotRead, Requested, certificate_resource, certificate_spec};
+pub use issuance::{Issuance, certificate_resource, certificate_spec};
 pub use judgement::{Cause, Copy, State, States, judge, next_renewal};
 pub use profile::{Profile, Profiles, Usage, chosen_profiles, profiles};
 pub use switch::{Section, Switch, wanted_schemes};

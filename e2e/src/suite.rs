@@ -3,6 +3,7 @@
 //! Each shows an effect and, where there is one, its undo. None asserts a time: limits are only there to end a wait.
 //! Files in a folder of a group, such as `lifecycle/`, are for the tests of that group only (see [`crate::sources`]).
 
+mod alerts;
 mod auth;
 mod backups;
 mod disturbed;
@@ -50,6 +51,7 @@ pub fn all() -> Vec<Test> {
         tls::tests(&field),
         auth::tests(&field),
         backups::tests(&field),
+        alerts::tests(&field),
         operator_faults::tests(&field),
         rights::tests(&field),
         image::tests(&field),

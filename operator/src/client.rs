@@ -21,10 +21,11 @@ use kube::{Client, Config};
 use tower::layer::util::Identity;
 use tower::util::BoxService;
 use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt};
+use tracing::Instrument;
 
 use self::body::Limited;
 pub use self::request::{Asked, Verb};
-use crate::metrics;
+use crate::{metrics, traces};
 
 mod body;
 mod request;
@@ -149,7 +150,8 @@ where
             Some(time) => time + WATCH_GRACE,
             None => deadline,
         };
-        let response = self.inner.call(request);
+        let (response, span) = (self.inner.call(request), traces::api(&asked));
+        let traced = span.clone();
         async move {
             let call = metrics::API.begin(asked.verb.word());
             let response = tokio::time::timeout_at(begun + deadline, response)
@@ -157,9 +159,11 @@ where
                 .map_err(|_| Timeout(deadline))??;
             call.responded(response.status());
             let (status, milliseconds) = (response.status().as_u16(), begun.elapsed().as_millis() as u64);
+            traced.record("status", status);
             tracing::debug!(request = %asked, status, milliseconds, "responded");
             Ok(response.map(|body| Limited::new(body, begun + limit, Timeout(limit))))
         }
+        .instrument(span)
         .boxed()
     }
 }

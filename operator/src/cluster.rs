@@ -1,8 +1,8 @@
 //! One EtcdCluster: everything between an observation of it and the next.
 
 mod ask;
-mod certificate_reader;
 mod execute;
+mod foreign_reader;
 mod handshake;
 mod member_watch;
 mod objects;

@@ -16,11 +16,12 @@ use etcd_operator_core::names::Names;
 use etcd_operator_core::observed::{Alarm, Answer, ClusterId, Member as Listed, MemberId, Members};
 use etcd_operator_core::tls::Schemes;
 use etcd_operator_core::version::Version;
+use tracing::Instrument;
 
 pub use self::error::Error;
 use crate::credentials::Security;
-use crate::metrics;
 use crate::reach::{PodAddress, Reach};
+use crate::{metrics, traces};
 
 mod auth;
 pub(crate) use auth::random_password;
@@ -223,14 +224,19 @@ impl Member {
         call: &'static str,
         answer: impl Future<Output = Result<T, etcd_client::Error>>,
     ) -> Result<T, Error> {
-        let counted = metrics::ETCD.begin(call);
-        match tokio::time::timeout(deadline, answer).await {
+        let (counted, span) = (metrics::ETCD.begin(call), traces::etcd(call, &self.pod));
+        match tokio::time::timeout(deadline, answer).instrument(span.clone()).await {
             Ok(answer) => {
                 let answer = answer.map_err(|error| Error::of(&self.pod, call, &error));
-                counted.end(answer.as_ref().map_or_else(Error::outcome, |_| "ok"));
+                let outcome = answer.as_ref().map_or_else(Error::outcome, |_| "ok");
+                span.record("outcome", outcome);
+                counted.end(outcome);
                 answer
             }
-            Err(_) => Err(Error::NoAnswer { pod: self.pod.clone(), call, seconds: deadline.as_secs() }),
+            Err(_) => {
+                span.record("outcome", "no_response");
+                Err(Error::NoAnswer { pod: self.pod.clone(), call, seconds: deadline.as_secs() })
+            }
         }
     }
 }

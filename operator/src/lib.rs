@@ -29,3 +29,4 @@ mod rounds;
 pub mod scope;
 pub mod supervisor;
 pub mod telemetry;
+pub mod traces;

@@ -15,13 +15,18 @@ use etcd_operator_core::decide::Goal;
 use etcd_operator_core::observed::Observed;
 use etcd_operator_core::snapshot::Snapshot;
 use tracing::Span;
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::util::TryInitError;
+use tracing_subscriber::filter::{ParseError, filter_fn};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
+use tracing_subscriber::{EnvFilter, Layer, fmt as logs, registry};
+
+use crate::traces::{self, Traces, is_traced};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("invalid log filter {filter:?}")]
-    Filter { filter: String, source: tracing_subscriber::filter::ParseError },
+    Filter { filter: String, source: ParseError },
     #[error("cannot start logging")]
     Start(#[source] TryInitError),
 }
@@ -30,19 +35,35 @@ pub enum Error {
 /// of every single request that fails, which we tell once and with what it was for.
 pub const DEFAULT_FILTER: &str = "info,kube_runtime=warn,kube_client=off";
 
-/// Logs to standard error from now on. The filter is in the language of `RUST_LOG`, such as
-/// `info,kube=debug`.
-pub fn start(filter: &str) -> Result<(), Error> {
-    use tracing_subscriber::util::SubscriberInitExt;
+/// Logs to standard error from now on, and makes traces if that is asked for. The filter is in the language of `RUST_LOG`, such
+/// as `info,kube=debug`, and is for logs alone.
+pub fn start(for_logs: &str, traces: Option<Traces>) -> Result<(), Error> {
+    let invalid = |source| Error::Filter { filter: for_logs.to_owned(), source };
+    let filter = filter(for_logs).map_err(invalid)?;
+    let started = match traces {
+        None => registry().with(to_standard_error()).with(filter).try_init(),
+        Some(traces) => {
+            let traces = traces.with_filter(filter_fn(is_traced));
+            registry().with(to_standard_error().with_filter(filter)).with(traces).try_init()
+        }
+    };
+    started.map_err(Error::Start)
+}
 
-    let parsed =
-        EnvFilter::try_new(filter).map_err(|source| Error::Filter { filter: filter.to_owned(), source })?;
-    let subscriber = tracing_subscriber::fmt().with_env_filter(parsed).with_writer(std::io::stderr);
+/// Spans that are for traces would take the place of the round in a line.
+pub(crate) fn filter(for_logs: &str) -> Result<EnvFilter, ParseError> {
+    EnvFilter::try_new(format!("{for_logs},{}=off", traces::TARGET))
+}
+
+fn to_standard_error<S>() -> Box<dyn Layer<S> + Send + Sync>
+where
+    S: tracing::Subscriber + for<'a> LookupSpan<'a>,
+{
+    let logs = logs::layer().with_writer(std::io::stderr);
     if std::io::stderr().is_terminal() {
-        subscriber.finish().try_init().map_err(Error::Start)
+        logs.boxed()
     } else {
-        let json = subscriber.json().flatten_event(true).with_span_list(false).with_target(false);
-        json.finish().try_init().map_err(Error::Start)
+        logs.json().flatten_event(true).with_span_list(false).with_target(false).boxed()
     }
 }
 
@@ -168,7 +189,7 @@ mod tests {
 
     #[test]
     fn a_filter_that_makes_no_sense_is_named() {
-        let error = start("info,=").expect_err("no such filter");
+        let error = start("info,=", None).expect_err("no such filter");
         assert!(error.to_string().contains("info,="), "{error}");
     }
 }

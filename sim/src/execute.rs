@@ -149,7 +149,11 @@ fn apply(world: &mut World, write: &Write, wanted: Wanted) -> Outcome {
             return issued
                 .map_or_else(|why| Outcome::NotDone(Trouble::Failed(why.into())), |()| Outcome::Done);
         }
-        Object::Service(_) | Object::Budget | Object::NetworkPolicy | Object::Certificate => {}
+        Object::Service(_)
+        | Object::Budget
+        | Object::NetworkPolicy
+        | Object::Certificate
+        | Object::PodMonitor => {}
     }
     Outcome::Done
 }

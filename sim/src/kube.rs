@@ -334,7 +334,11 @@ impl Objects {
             Object::Claim(ordinal) => self.claims.get(&ordinal).map(|it| ("claim", it.uid, it.version)),
             Object::Secret(purpose) => self.secrets.get(&purpose).map(|it| ("secret", it.uid, it.version)),
             // Nothing depends on them here.
-            Object::Service(_) | Object::Budget | Object::NetworkPolicy | Object::Certificate => None,
+            Object::Service(_)
+            | Object::Budget
+            | Object::NetworkPolicy
+            | Object::Certificate
+            | Object::PodMonitor => None,
         }?;
         Some((uid(kind, number), version.to_string()))
     }

@@ -92,6 +92,7 @@ pub fn observe(
         secrets: objects.secrets.iter().map(|(&purpose, it)| (purpose, it.seen())).collect(),
         given: cluster.gift.map(Gift::seen),
         transport,
+        pod_monitor: None,
         etcd: ask(world, objects, ago, sight),
         auth: None,
         root_password: None,

@@ -60,6 +60,7 @@ impl Default for Reporter {
             budget: None,
             network_policy: None,
             certificate: Default::default(),
+            pod_monitor: Default::default(),
             nodes: Default::default(),
             backups: Vec::new(),
             taken: BTreeSet::new(),

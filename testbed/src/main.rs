@@ -9,7 +9,7 @@ use testbed::api_only::ApiOnly;
 use testbed::cluster::{Config, DnsProfile, Testbed};
 use testbed::instance::{self, Condition, Kind, Record};
 use testbed::layout::{Layout, MARK};
-use testbed::{addons, build, down, fault, image, preflight, process, say, store};
+use testbed::{addons, build, down, fault, image, monitoring, preflight, process, say, store};
 
 /// Runs a real Kubernetes and real etcd on this machine. Builds them from package registries, needs root, and removes
 /// everything it created on `down`.
@@ -54,6 +54,9 @@ enum Command {
     /// Run a real object store
     #[command(subcommand)]
     Store(store::Command),
+    /// Read the operator and all members with a real Prometheus
+    #[command(subcommand)]
+    Monitoring(monitoring::Command),
     /// Run the registry and the volume provisioner, which `up` starts
     #[command(name = addons::SUBCOMMAND, hide = true)]
     ServeAddons,
@@ -84,6 +87,7 @@ async fn run(command: Command) -> Result<()> {
         Command::Image(command) => image::command::run(command).await,
         Command::Fault(command) => fault::command::run(command, &Testbed::attach()?).await,
         Command::Store(command) => store::run(command).await,
+        Command::Monitoring(command) => monitoring::run(command).await,
         Command::ServeAddons => {
             let dir = PathBuf::from(std::env::var_os(MARK).with_context(|| format!("{MARK} is not set"))?);
             addons::serve(Layout::at(dir)).await

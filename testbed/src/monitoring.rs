@@ -1,5 +1,8 @@
 //! A real Prometheus, of the machine, for tests of metrics, alerts and dashboards.
 
+mod discovery;
+mod of_testbed;
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command as Program;
@@ -10,6 +13,8 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+pub use self::of_testbed::{Command, Firing, Monitoring, run};
+use crate::layout::{Layout, MARK};
 use crate::stand_in::Processes;
 use crate::store::free_port;
 
@@ -32,7 +37,17 @@ pub struct Series {
 impl Prometheus {
     /// Reads and evaluates every second.
     pub async fn start(scrape_configs: &Value, rule_files: &[PathBuf]) -> Result<Self> {
-        let mut processes = Processes::new("testbed-prometheus").context("cannot create a directory")?;
+        let processes = Processes::new("testbed-prometheus").context("cannot create a directory")?;
+        Self::start_with(processes, None, scrape_configs, rule_files).await
+    }
+
+    /// Files can be named relative to the directory of the process. The `down` of an instance ends it, too.
+    async fn start_with(
+        mut processes: Processes,
+        instance: Option<&Layout>,
+        scrape_configs: &Value,
+        rule_files: &[PathBuf],
+    ) -> Result<Self> {
         let address = free_port(processes.address(0))?;
         let config = json!({
             "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
@@ -42,9 +57,11 @@ impl Prometheus {
         let directory = processes.directory();
         let file = directory.join("prometheus.yml");
         std::fs::write(&file, config.to_string()).context("cannot write the configuration")?;
-        processes
-            .start(0, program(&file, &directory.join("data"), address))
-            .context("cannot run prometheus")?;
+        let mut command = program(&file, &directory.join("data"), address);
+        if let Some(instance) = instance {
+            command.env(MARK, instance.dir());
+        }
+        processes.start(0, command).context("cannot run prometheus")?;
         let mut prometheus = Self { processes, address };
         let began = Instant::now();
         while prometheus.query("vector(1)").await.is_err() {
@@ -79,9 +96,22 @@ impl Prometheus {
         Ok(found.iter().filter_map(series).collect())
     }
 
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     pub fn log(&self) -> String {
         self.processes.log(0)
     }
+}
+
+/// Rules whose alerts fire as soon as their conditions hold. The minutes that they have are for promtool's cases.
+pub fn at_once(rules: &str) -> String {
+    let line = |line: &str| match line.trim_start().strip_prefix("for: ") {
+        Some(minutes) => line.replace(minutes, "1s") + "\n",
+        None => line.to_owned() + "\n",
+    };
+    rules.lines().map(line).collect()
 }
 
 fn program(config: &Path, data: &Path, address: SocketAddr) -> Program {
@@ -91,4 +121,15 @@ fn program(config: &Path, data: &Path, address: SocketAddr) -> Program {
         .arg(format!("--storage.tsdb.path={}", data.display()))
         .arg(format!("--web.listen-address={address}"));
     program
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn alerts_wait_for_nothing_and_stay_the_same_otherwise() {
+        let rules = "- alert: A\n  expr: up == 0\n  for: 10m\n- alert: B\n  expr: up == 1\n";
+        assert_eq!(at_once(rules), rules.replace("10m", "1s"));
+    }
 }

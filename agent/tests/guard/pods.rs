@@ -245,6 +245,11 @@ impl Cluster {
         get(&self.host(ordinal), 2381, path).map(|(status, _)| status)
     }
 
+    /// What this port says there; nothing if it does not respond.
+    pub fn page(&self, ordinal: usize, path: &str) -> String {
+        get(&self.host(ordinal), 2381, path).map(|(_, page)| page).unwrap_or_default()
+    }
+
     /// Waits until every one of these serves reads and lists so many started members.
     pub fn serves(&self, ordinals: &[usize]) {
         for &ordinal in ordinals {

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use crate::member::MAX_SIZE;
 
 use super::{
-    Auth, Certificates, EtcdClusterStatus, IssuerRef, Maintenance, NetworkPolicy, Options, PodTemplate,
-    Quantity, Recovery, Repair, Storage,
+    Auth, Certificates, EtcdClusterStatus, IssuerRef, Maintenance, Monitoring, NetworkPolicy, Options,
+    PodTemplate, Quantity, Recovery, Repair, Storage,
 };
 
 /// The desired state of the cluster.
@@ -114,6 +114,10 @@ pub struct EtcdClusterSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery: Option<Recovery>,
 
+    /// How Prometheus finds the members.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub monitoring: Option<Monitoring>,
+
     /// Access from outside the Kubernetes cluster. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub external_access: Option<ExternalAccess>,
@@ -141,6 +145,7 @@ impl Default for EtcdClusterSpec {
             maintenance: None,
             repair: None,
             recovery: None,
+            monitoring: None,
             external_access: None,
             debug_sidecar: None,
         }

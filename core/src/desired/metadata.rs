@@ -103,7 +103,9 @@ impl Desired<'_> {
         let without = |entries: &Entries, ours: fn(&str) -> bool| -> Entries {
             entries.iter().filter(|(key, _)| !ours(key)).map(|(key, it)| (key.clone(), it.clone())).collect()
         };
-        (without(&self.intent.pod_labels, is_owned_label), without(&self.intent.pod_annotations, is_ours))
+        let mut annotations = self.scrape_annotations();
+        annotations.extend(without(&self.intent.pod_annotations, is_ours));
+        (without(&self.intent.pod_labels, is_owned_label), annotations)
     }
 }
 

@@ -71,6 +71,7 @@ impl From<&Request> for Effect {
                 Object::Budget => "WriteDisruptionBudget",
                 Object::NetworkPolicy => "WriteNetworkPolicy",
                 Object::Certificate => "WriteCertificate",
+                Object::PodMonitor => "WritePodMonitor",
             },
             Request::Etcd(_) => "ChangeMembers",
             Request::Tell(..) => "SendMessage",

@@ -218,6 +218,9 @@ pub mod reason {
         /// Clients can connect without TLS, although it is enabled.
         PLAIN_CLIENTS_ALLOWED = "PlainClientsAllowed";
         UNTESTED_VERSION = "UntestedVersion";
+        /// The API server does not serve the API of the Prometheus operator.
+        PROMETHEUS_OPERATOR_MISSING = "PrometheusOperatorMissing";
+        POD_MONITOR_NOT_READABLE = "PodMonitorNotReadable";
         NO_EFFECT = "NoEffect";
         EVEN_SIZE = "EvenSize";
         NO_SPARE_MEMBER = "NoSpareMember";

@@ -42,6 +42,7 @@ fn objects(states: &[Value]) -> Objects {
         budget: None,
         network_policy: None,
         certificate: Default::default(),
+        pod_monitor: Default::default(),
         taken: BTreeSet::new(),
         nodes: Seen::default(),
         backups: Vec::new(),

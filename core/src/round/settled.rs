@@ -44,6 +44,7 @@ pub fn show_the_same(one: &Observed, other: &Observed) -> bool {
         secrets,
         given,
         transport,
+        pod_monitor,
         nodes,
         backups,
         taken,
@@ -71,6 +72,7 @@ pub fn show_the_same(one: &Observed, other: &Observed) -> bool {
         && *recovery == other.recovery
         && (record, claims, taken) == (&other.record, &other.claims, &other.taken)
         && (secrets, given, transport) == (&other.secrets, &other.given, &other.transport)
+        && *pod_monitor == other.pod_monitor
         && (auth, root_password, backups) == (&other.auth, &other.root_password, &other.backups)
 }
 

@@ -11,7 +11,7 @@ use super::view::{Service, View};
 use crate::api::EtcdCluster;
 use crate::intent::Intent;
 use crate::names::{condition, reason};
-use crate::notices::{Notice, notices};
+use crate::notices::{Notice, notices, pod_monitor};
 use crate::observed::{MemberId, Members};
 use crate::plan::{Refusal, WaitingOn};
 use crate::quorum::quorum;
@@ -35,7 +35,8 @@ pub(super) fn of(view: &View<'_>, cluster: &EtcdCluster) -> Vec<Fact> {
     facts.extend(tls_ready(view, cluster));
     facts.extend(auth_ready(view));
     if let Ok(intent) = view.basis.spec {
-        let noticed = notices(cluster, intent).into_iter().chain(view.idle_consent());
+        let monitor = pod_monitor(intent, view.seen().pod_monitor.as_ref());
+        let noticed = notices(cluster, intent).into_iter().chain(view.idle_consent()).chain(monitor);
         facts.extend(spec_warning(noticed.collect()));
         facts.extend(drains_blocked(view, intent));
     }

@@ -10,25 +10,25 @@ use super::*;
 use crate::api::EtcdCluster;
 use crate::decide::Goal;
 use crate::desired::{PodAgent, agents};
+use crate::foreign::{Foreign, NotRead};
 use crate::intent::Intent;
 use crate::member::MemberProgress;
 use crate::names::{CHOSEN_ANNOTATION, FORM_ANNOTATION, Names, RENDERING_ANNOTATION};
 use crate::observe::{Listed, observe};
 use crate::observed::{Answer, ClusterId, Member, MemberId, Members};
-use crate::tls::{NotRead, Requested};
 use crate::validate::validate;
 
 const AGENT: &str = "op:1";
 
-fn names() -> Names {
+pub(crate) fn names() -> Names {
     Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() }
 }
 
-fn desired<'a>(intent: &'a Intent, names: &'a Names, agent_image: &'a str) -> Desired<'a> {
+pub(crate) fn desired<'a>(intent: &'a Intent, names: &'a Names, agent_image: &'a str) -> Desired<'a> {
     Desired { intent, names, agent_image, operator: None }
 }
 
-fn intent(spec: Value) -> Intent {
+pub(crate) fn intent(spec: Value) -> Intent {
     let mut cluster = EtcdCluster::new("kv", serde_json::from_value(spec).expect("a spec"));
     cluster.metadata.namespace = Some("ns".into());
     cluster.metadata.uid = Some("uid".into());
@@ -81,7 +81,8 @@ fn left_by(intent: &Intent, agent_image: &str) -> Objects {
         services: services.map(|(role, it)| (role, read(stored(json!(it), "service-uid")))).collect(),
         budget: desired.disruption_budget(1, false).map(|it| read(stored(json!(it), "budget-uid"))),
         network_policy: desired.network_policy().map(|it| read(stored(json!(it), "policy-uid"))),
-        certificate: Requested::default(),
+        certificate: Default::default(),
+        pod_monitor: Default::default(),
         taken: BTreeSet::new(),
         nodes: Seen::default(),
         backups: Vec::new(),
@@ -133,8 +134,13 @@ fn pod_write(metadata: Value) -> Write {
     Write { object: Object::Pod(Ordinal(0)), only_if: OnlyIf::Same("pod-uid".into()), change }
 }
 
+/// The mark of a pod with these labels of users. Its annotations are for Prometheus.
 fn chosen(labels: &[&str]) -> String {
-    json!({"labels": labels}).to_string()
+    let annotations = json!(["prometheus.io/port", "prometheus.io/scrape"]);
+    match labels {
+        [] => json!({"annotations": annotations}).to_string(),
+        labels => json!({"labels": labels, "annotations": annotations}).to_string(),
+    }
 }
 
 #[test]
@@ -191,8 +197,9 @@ fn labels_and_annotations_change_on_running_pods_and_what_is_taken_out_is_remove
         "labels": {"team": "bank", "tier": null}, "annotations": {CHOSEN_ANNOTATION: chosen(&["team"])},
     }));
     assert_eq!(writes(&bank, &settled(&shop)), [template_write(&plain.form), edited]);
-    let removed =
-        pod_write(json!({"labels": {"team": null, "tier": null}, "annotations": {CHOSEN_ANNOTATION: null}}));
+    let removed = pod_write(
+        json!({"labels": {"team": null, "tier": null}, "annotations": {CHOSEN_ANNOTATION: chosen(&[])}}),
+    );
     assert_eq!(writes(&plain, &settled(&shop)), [template_write(&plain.form), removed]);
 }
 
@@ -218,7 +225,10 @@ fn labels_of_others_and_those_that_controllers_need_stay() {
     let forged = with_pod(settled(&plain), |it| {
         it.annotations.get_or_insert_default().insert(CHOSEN_ANNOTATION.into(), chosen(&ours));
     });
-    assert_eq!(writes(&plain, &forged), [pod_write(json!({"annotations": {CHOSEN_ANNOTATION: null}}))]);
+    assert_eq!(
+        writes(&plain, &forged),
+        [pod_write(json!({"annotations": {CHOSEN_ANNOTATION: chosen(&[])}}))]
+    );
     let overwritten = with_pod(settled(&shop), add("team", "theirs"));
     assert_eq!(writes(&shop, &overwritten), [pod_write(json!({"labels": {"team": "shop"}}))]);
 }
@@ -348,7 +358,7 @@ fn a_drain_waits_while_voters_do_not_reach_each_other() {
 }
 
 /// What is written about the Certificate of a cluster with this issuer, if one is there.
-fn certificate_write(issuer: Value, there: Requested<Arc<DynamicObject>>) -> Option<Write> {
+fn certificate_write(issuer: Value, there: Foreign<Arc<DynamicObject>>) -> Option<Write> {
     let spec = json!({"size": 1, "security": {"tls": {"issuerRef": issuer}}});
     let intent = intent(spec.clone());
     let mut objects = settled(&intent);
@@ -387,4 +397,69 @@ fn cert_manager_is_asked_once_it_is_there_for_what_the_issuer_and_the_names_are_
     let gone = certificate_write(Value::Null, there).expect("a write");
     assert_eq!((gone.only_if, gone.change), (expected, Change::Delete));
     assert_eq!(certificate_write(Value::Null, Seen::Known(None)), None);
+}
+
+/// What is written about the PodMonitor of a cluster, if one is there.
+fn monitor_write(asked: &str, there: Foreign<Arc<DynamicObject>>) -> Option<Write> {
+    let intent = intent(json!({"size": 1, "monitoring": {"podMonitor": asked}}));
+    let objects = Objects { pod_monitor: there, ..settled(&intent) };
+    let written = writes(&intent, &objects);
+    assert!(written.iter().all(|write| write.object == Object::PodMonitor), "{written:?}");
+    written.into_iter().next()
+}
+
+#[test]
+fn a_pod_monitor_is_created_once_its_api_is_there_put_right_and_deleted_with_its_field() {
+    for unknown in [NotRead::NotAsked, NotRead::NoApi, NotRead::Failed("denied".into())] {
+        assert_eq!(monitor_write("Enabled", Seen::Unknown(unknown)), None);
+    }
+    let created = monitor_write("Enabled", Seen::Known(None)).expect("it is created");
+    let (OnlyIf::Absent, Change::Create(wanted)) = (created.only_if, created.change) else {
+        panic!("not created")
+    };
+    assert_eq!(
+        wanted["spec"]["selector"]["matchLabels"],
+        json!({"app.kubernetes.io/name": "etcd", "etcd.etcd.io/cluster": "kv"})
+    );
+    assert_eq!(wanted["metadata"]["ownerReferences"][0]["name"], "kv");
+
+    let mut stored = wanted;
+    stored["metadata"]["uid"] = "monitor-uid".into();
+    // The API server fills that in.
+    stored["spec"]["podMetricsEndpoints"][0]["relabelings"][0]["action"] = "replace".into();
+    let there = || Seen::Known(Some(read(stored.clone())));
+    assert_eq!(monitor_write("Enabled", there()), None, "it is as it should be");
+    let same = OnlyIf::Same("monitor-uid".into());
+    let gone = monitor_write("Disabled", there()).expect("a write");
+    assert_eq!((gone.only_if, gone.change), (same.clone(), Change::Delete));
+    assert_eq!(monitor_write("Disabled", Seen::Known(None)), None);
+    stored["spec"]["selector"]["matchLabels"]["team"] = "shop".into();
+    let edited = monitor_write("Enabled", Seen::Known(Some(read(stored)))).expect("a write");
+    assert!(edited.only_if == same && matches!(edited.change, Change::Apply(_)), "{edited:?}");
+}
+
+#[test]
+fn a_pod_monitor_that_changes_is_noticed_in_a_settled_cluster() {
+    let intent = intent(json!({"size": 1, "monitoring": {"podMonitor": "Enabled"}}));
+    let unseen = |version: &str| {
+        let monitor = json!({"metadata": {"name": "kv", "resourceVersion": version}});
+        Objects { pod_monitor: Seen::Known(Some(read(monitor))), ..settled(&intent) }.unseen(&BTreeSet::new())
+    };
+    assert_ne!(unseen("1"), unseen("2"));
+}
+
+#[test]
+fn running_pods_get_annotations_for_prometheus_and_lose_them_when_a_pod_monitor_is_asked_for() {
+    let (annotated, monitored) =
+        (intent(json!({"size": 1})), intent(json!({"size": 1, "monitoring": {"podMonitor": "Enabled"}})));
+    let added = pod_write(json!({"annotations": {
+        "prometheus.io/scrape": "true", "prometheus.io/port": "2381", CHOSEN_ANNOTATION: chosen(&[]),
+    }}));
+    // As a previous operator created it.
+    assert_eq!(writes(&annotated, &settled(&monitored)), [template_write(&annotated.form), added]);
+    let removed = pod_write(json!({"annotations": {
+        "prometheus.io/scrape": null, "prometheus.io/port": null, CHOSEN_ANNOTATION: null,
+    }}));
+    assert_eq!(writes(&monitored, &settled(&annotated)), [template_write(&annotated.form), removed]);
+    assert_eq!(annotated.form.digest(), monitored.form.digest(), "no member restarts");
 }

@@ -6,30 +6,11 @@ use serde_json::{Value, json};
 
 use super::{KeyAlgorithm, Profile};
 use crate::api::{CERT_MANAGER, IssuerRef};
+use crate::foreign::{Foreign, NotRead};
 use crate::observed::Seen;
 
 const KIND: &str = "Certificate";
 const READY: &str = "Ready";
-
-/// What is known of the Certificate of a cluster: the one that is there, if any, or why that is not known.
-pub type Requested<T> = Seen<Option<T>, NotRead>;
-
-/// Why nothing is known of a Certificate.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum NotRead {
-    /// The cluster asks for none, and is known to have none.
-    NotAsked,
-    /// The API server does not serve this API.
-    NoApi,
-    /// In the words of the API server.
-    Failed(String),
-}
-
-impl<T> Default for Requested<T> {
-    fn default() -> Self {
-        Self::Unknown(NotRead::NotAsked)
-    }
-}
 
 /// How far cert-manager is with the certificate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,7 +37,7 @@ pub fn certificate_resource() -> ApiResource {
 
 impl Issuance {
     /// None if it was not asked for.
-    pub fn of(requested: &Requested<impl AsRef<DynamicObject>>) -> Option<Self> {
+    pub fn of(requested: &Foreign<impl AsRef<DynamicObject>>) -> Option<Self> {
         Some(match requested {
             Seen::Unknown(NotRead::NotAsked) => return None,
             Seen::Unknown(NotRead::NoApi) => Self::NoApi,
@@ -124,10 +105,10 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_says_why_and_what_is_not_asked_for_says_nothing() {
-        let unknown = |why| Issuance::of(&Requested::<Arc<DynamicObject>>::Unknown(why));
+        let unknown = |why| Issuance::of(&Foreign::<Arc<DynamicObject>>::Unknown(why));
         assert_eq!(unknown(NotRead::NoApi), Some(Issuance::NoApi));
         assert_eq!(unknown(NotRead::Failed("denied".into())), Some(Issuance::Unreadable("denied".into())));
         assert_eq!(unknown(NotRead::NotAsked), None);
-        assert_eq!(Issuance::of(&Requested::<Arc<DynamicObject>>::Known(None)), Some(Issuance::Requested));
+        assert_eq!(Issuance::of(&Foreign::<Arc<DynamicObject>>::Known(None)), Some(Issuance::Requested));
     }
 }

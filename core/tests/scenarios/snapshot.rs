@@ -6,6 +6,7 @@ use etcd_operator_core::agent::Protocol;
 use etcd_operator_core::api::Quantity;
 use etcd_operator_core::asked::Asked;
 use etcd_operator_core::decide::{Goal, OnDelete, OnStop};
+use etcd_operator_core::foreign::NotRead;
 use etcd_operator_core::form::{Digest, Wanted};
 use etcd_operator_core::member::MemberProgress;
 use etcd_operator_core::names::ANNOTATION_OF;
@@ -135,6 +136,7 @@ fn understand(words: &[&str], goal: &mut Goal, seen: &mut Observed) -> Result<()
         }
         ("node", [name, rest @ ..]) => read_node(name, rest, seen),
         ("nodes", [word]) => read_nodes(word, seen),
+        ("pod-monitor", [word]) => read_pod_monitor(word, seen),
         ("leader", [who]) => read_leader(who, seen),
         ("etcd", ["unknown"]) => {
             seen.etcd.members = Seen::Unknown(Unanswered::NoLinearizableRead);
@@ -180,6 +182,16 @@ fn running(size: u8, seen: &mut Observed) -> Result<()> {
         read_member(MemberId(0xa0 + u64::from(ordinal.0)), &[], seen)?;
     }
     read_leader("a0", seen)
+}
+
+fn read_pod_monitor(word: &str, seen: &mut Observed) -> Result<()> {
+    seen.pod_monitor = match word {
+        "known" => None,
+        "no-api" => Some(NotRead::NoApi),
+        "forbidden" => Some(NotRead::Failed("podmonitors is forbidden".into())),
+        _ => return Err("pod-monitor WHY".into()),
+    };
+    Ok(())
 }
 
 fn read_goal(words: &[&str], goal: &mut Goal) -> Result<()> {

@@ -48,7 +48,7 @@ pub fn tests(field: &Topology) -> Vec<Test> {
 }
 
 /// A cluster with TLS, and a store.
-async fn prepared(context: &Context, with_auth: bool) -> Result<(Operated, S3)> {
+pub(super) async fn prepared(context: &Context, with_auth: bool) -> Result<(Operated, S3)> {
     prepared_with(context, VERSION, with_auth).await
 }
 
@@ -74,6 +74,25 @@ async fn create_keys(context: &Context) -> Result<()> {
     create_secret(context, KEYS, keys).await
 }
 
+/// The store rejects them.
+pub(super) async fn create_wrong_keys(context: &Context) -> Result<()> {
+    let wrong = json!({"AWS_ACCESS_KEY_ID": S3::ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": "wrong"});
+    create_secret(context, KEYS, wrong).await
+}
+
+pub(super) async fn correct_keys(context: &Context) -> Result<()> {
+    let secrets = Api::<Secret>::namespaced(context.client().clone(), &context.namespace);
+    let right = Patch::Merge(json!({"stringData": {"AWS_SECRET_ACCESS_KEY": S3::SECRET_KEY}}));
+    secrets.patch(KEYS, &PatchParams::default(), &right).await.map(drop).context("cannot patch a Secret")
+}
+
+/// Of the spec of an EtcdBackup.
+pub(super) async fn edit(context: &Context, name: &str, spec: Value) -> Result<()> {
+    let change = Patch::Merge(json!({"spec": spec}));
+    let edited = backups(context).patch(name, &PatchParams::default(), &change).await;
+    edited.map(drop).context("cannot edit an EtcdBackup")
+}
+
 fn backups(context: &Context) -> Api<EtcdBackup> {
     Api::namespaced(context.client().clone(), &context.namespace)
 }
@@ -85,7 +104,7 @@ fn s3(store: &S3) -> Value {
     })
 }
 
-async fn create(context: &Context, store: &S3, name: &str, more: Value) -> Result<()> {
+pub(super) async fn create(context: &Context, store: &S3, name: &str, more: Value) -> Result<()> {
     let mut spec = json!({"clusterName": NAME, "storageType": "S3", "s3": s3(store)});
     for (field, value) in more.as_object().context("not an object")? {
         spec[field] = value.clone();
@@ -102,7 +121,7 @@ async fn status_of(context: &Context, name: &str) -> Result<EtcdBackupStatus> {
     Ok(backups(context).get(name).await?.status.unwrap_or_default())
 }
 
-async fn until(
+pub(super) async fn until(
     context: &Context,
     name: &str,
     what: &str,
@@ -167,8 +186,7 @@ async fn scheduled(context: &Context) -> Result<()> {
         until(context, "often", &format!("copy {count} of 3"), is_new).await?;
         seen.push(status_of(context, "often").await?.copies[0].name.clone());
     }
-    let change = Patch::Merge(json!({"spec": {"suspend": true}}));
-    backups(context).patch("often", &PatchParams::default(), &change).await?;
+    edit(context, "often", json!({"suspend": true})).await?;
     let rests =
         |it: &EtcdBackupStatus| it.next_run_time.is_none() && it.phase == Some(BackupPhase::Completed);
     until(context, "often", "the schedule is suspended", rests).await?;
@@ -196,8 +214,7 @@ async fn missing_key(context: &Context) -> Result<()> {
 async fn upgrade(context: &Context) -> Result<()> {
     let (cluster, store) = prepared_with(context, PREVIOUS, false).await?;
     ::testbed::image::ensure_etcd(VERSION).await.context("cannot create the image")?;
-    let wrong = json!({"AWS_ACCESS_KEY_ID": S3::ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": "wrong"});
-    create_secret(context, KEYS, wrong).await?;
+    create_wrong_keys(context).await?;
     create(context, &store, "yearly", json!({"schedule": "0 0 1 1 *"})).await?;
     let history = context.writers(&cluster).await?;
     let pods = uids(&cluster).await?;
@@ -212,11 +229,8 @@ async fn upgrade(context: &Context) -> Result<()> {
     };
     cluster.wait_for("the rollout is stalled, because the copy failed", stalled).await?;
     ensure!(uids(&cluster).await? == pods, "a member restarted without a copy");
-    let secrets = Api::<Secret>::namespaced(context.client().clone(), &context.namespace);
-    let right = Patch::Merge(json!({"stringData": {"AWS_SECRET_ACCESS_KEY": S3::SECRET_KEY}}));
-    secrets.patch(KEYS, &PatchParams::default(), &right).await?;
-    let again = Patch::Merge(json!({"spec": {"compression": true}}));
-    backups(context).patch("yearly", &PatchParams::default(), &again).await?;
+    correct_keys(context).await?;
+    edit(context, "yearly", json!({"compression": true})).await?;
     let is_taken =
         |it: &EtcdBackupStatus| it.last_requested_run.as_ref().is_some_and(|run| run.failure.is_none());
     until(context, "yearly", "the copy is taken", is_taken).await?;

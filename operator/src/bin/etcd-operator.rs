@@ -13,7 +13,7 @@ use etcd_operator::metrics::{self, Metrics};
 use etcd_operator::reach::Reach;
 use etcd_operator::scope::Scope;
 use etcd_operator::supervisor::PlantedPanic;
-use etcd_operator::{client, environment, http, output, telemetry};
+use etcd_operator::{client, environment, http, output, telemetry, traces};
 use etcd_operator_core::snapshot::Snapshot;
 use futures::FutureExt;
 use kube::{Client, Config};
@@ -76,6 +76,10 @@ struct Run {
     /// Work only in these namespaces, with rights only there [default: in all]
     #[arg(long, value_name = "NAMESPACE", value_delimiter = ',')]
     watch_namespaces: Vec<String>,
+
+    /// A collector for traces of rounds by OTLP over HTTP, such as http://localhost:4318 [default: no traces]
+    #[arg(long, value_name = "URL")]
+    otlp_endpoint: Option<String>,
 
     /// The log filter, such as `debug` or `info,kube=debug`
     #[arg(long, value_name = "FILTER", default_value = telemetry::DEFAULT_FILTER)]
@@ -147,8 +151,16 @@ fn replay(file: &Path) -> Result<String> {
 // One thread is enough: a round waits far more than it computes.
 #[tokio::main(flavor = "current_thread")]
 async fn run(options: Run) -> Result<()> {
-    telemetry::start(&options.log)?;
+    let (traces, exporter) = match &options.otlp_endpoint {
+        Some(endpoint) => {
+            traces::to(endpoint, environment::name()).map(|(traces, it)| (Some(traces), Some(it)))?
+        }
+        None => (None, None),
+    };
+    telemetry::start(&options.log, traces)?;
     telemetry::log_panics();
+    // It ends with the process: what was traced in its last second is lost.
+    exporter.map(|exporter| tokio::spawn(exporter.run()));
     let stop = stop_signal()?.shared();
     let config = Config::infer().await.context(
         "cannot find a Kubernetes cluster: set KUBECONFIG, or run in a pod with a service account",

@@ -1,6 +1,7 @@
 //! Sends one request, and says what became of it.
 
 use etcd_operator_core::auth::Password;
+use etcd_operator_core::metrics::{Effect, outcome as outcome_word};
 use etcd_operator_core::request::{Call, Change, MemberChange, Request, Target, Write, http};
 use etcd_operator_core::round::Outcome;
 use etcd_operator_core::status::Trouble;
@@ -8,12 +9,14 @@ use etcd_operator_core::tls::{Copy, Profiles, Purpose};
 use jiff::Timestamp;
 use kube::Client;
 use serde_json::Value;
+use tracing::Instrument;
 
 use super::observation::Observation;
 use super::{outcome, pods};
 use crate::agent;
 use crate::certificates::{self, Content};
 use crate::reach::Reach;
+use crate::traces;
 
 pub struct Executor<'a> {
     pub client: &'a Client,
@@ -26,8 +29,15 @@ pub struct Executor<'a> {
 }
 
 impl Executor<'_> {
-    /// Returns what the API server responded, or why the request was not carried out.
-    pub async fn send(&self, request: &Request) -> Result<Value, Outcome> {
+    /// Returns what the API server responded, or why the request was not carried out. `effect` is what it is for.
+    pub async fn send(&self, request: &Request, effect: Effect) -> Result<Value, Outcome> {
+        let span = traces::effect(effect.0);
+        let result = self.exchange(request).instrument(span.clone()).await;
+        span.record("outcome", result.as_ref().map_or_else(outcome_word, |_| "done"));
+        result
+    }
+
+    async fn exchange(&self, request: &Request) -> Result<Value, Outcome> {
         match request {
             Request::Kube(write) => {
                 let issued = self.issue(write).transpose()?;

@@ -5,13 +5,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use etcd_operator_core::api::{EtcdBackup, EtcdCluster};
+use etcd_operator_core::foreign::Foreign;
 use etcd_operator_core::member::MAX_SIZE;
 use etcd_operator_core::names::{CLUSTER_LABEL, Names};
 use etcd_operator_core::observe::{Listed, Objects, ours};
 use etcd_operator_core::observed::{Ordinal, Owner, Taken};
 use etcd_operator_core::request::{Object, Role};
 use etcd_operator_core::runs::{cluster_namespace, may_refer};
-use etcd_operator_core::tls::Requested;
 use futures::future::try_join_all;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
@@ -56,7 +56,8 @@ pub fn cached(caches: &Caches, cluster: Arc<EtcdCluster>, names: &Names) -> Obje
         services: our_services(services, &cluster, &mut taken),
         budget: ours(Object::Budget, get(&caches.budgets, names, Object::Budget), &cluster, &mut taken),
         network_policy: ours(Object::NetworkPolicy, policy, &cluster, &mut taken),
-        certificate: Requested::default(),
+        certificate: Foreign::default(),
+        pod_monitor: Foreign::default(),
         taken,
         nodes: caches.nodes.read(),
         backups: backups(caches, &cluster),
@@ -154,7 +155,8 @@ pub async fn live(
         services: known.services,
         budget: ours(Object::Budget, budget, &cluster, &mut taken),
         network_policy: ours(Object::NetworkPolicy, policy, &cluster, &mut taken),
-        certificate: Requested::default(),
+        certificate: Foreign::default(),
+        pod_monitor: Foreign::default(),
         taken,
         cluster,
         nodes: known.nodes,

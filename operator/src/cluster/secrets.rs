@@ -17,7 +17,6 @@ use kube::Client;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::certificate_reader::CertificateReader;
 use super::secret_reader::{SecretReader, Wanted};
 use crate::certificates::verify;
 use crate::credentials::{Credentials, Unusable};
@@ -40,8 +39,6 @@ pub struct Secrets {
     /// Of the cluster with this UID.
     cluster: Option<String>,
     reader: SecretReader,
-    /// In which cert-manager is asked for one of them.
-    certificate: CertificateReader,
     /// What signatures and keys of a user's certificate show, of these Secrets.
     verified: Option<(Source, Verified)>,
     credentials: Option<Prepared>,
@@ -77,8 +74,7 @@ impl Secrets {
             return Ok(());
         }
         let needed = needed(objects);
-        let (source, password) = (source(&cluster, &needed, names), password_secret(&cluster));
-        self.certificate.add_to(objects, client, names, source.issuer().is_some()).await;
+        let (source, password) = (source(objects, names), password_secret(&cluster));
         let every = if objects.pods_are_ready() { OURS } else { OURS_UNSETTLED };
         let mut wanted = self.ours(&needed, names, &cluster, every);
         wanted.extend(self.of_users(&source, password.as_deref()));
@@ -131,11 +127,6 @@ impl Secrets {
         Some(GivenSecrets { certificate, authorities, verified: verified.clone() })
     }
 
-    /// The next observation reads what cert-manager is asked for again.
-    pub fn outdate_certificate(&mut self) {
-        self.certificate.outdate();
-    }
-
     /// The next observation reads those of the operator again.
     pub fn outdate(&mut self, names: &Names) {
         Purpose::ALL.into_iter().for_each(|it| self.reader.outdate(&names.secret(it)));
@@ -167,9 +158,9 @@ impl Secrets {
 }
 
 /// Where the certificate of the client port comes from, if there is one.
-fn source(cluster: &EtcdCluster, needed: &[Purpose], names: &Names) -> Source {
-    match needed.contains(&Purpose::Server) {
-        true => Source::of(&cluster.spec.security.tls, names),
+pub fn source(objects: &Objects, names: &Names) -> Source {
+    match needed(objects).contains(&Purpose::Server) {
+        true => Source::of(&objects.cluster.spec.security.tls, names),
         false => Source::Operator,
     }
 }

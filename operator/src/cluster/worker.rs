@@ -11,7 +11,7 @@ use etcd_operator_core::intent::Intent;
 use etcd_operator_core::names::Names;
 use etcd_operator_core::observe::{Objects, node_addresses};
 use etcd_operator_core::plan::{Action, Plan, Terms};
-use etcd_operator_core::request::{Object, Request, Target};
+use etcd_operator_core::request::{Request, Target};
 use etcd_operator_core::round::{
     Clock, Considered, Effect, Ended, Freshness, Newest, Next, Outcome, Pause, Round, SideWrite, Version,
     Work,
@@ -28,6 +28,7 @@ use tracing::Instrument;
 
 use super::ask::Connections;
 use super::execute::Executor;
+use super::foreign_reader::ForeignReaders;
 use super::member_watch::MemberWatch;
 use super::objects::{cached, live};
 use super::observation::Observation;
@@ -39,6 +40,7 @@ use crate::metrics::{Meter, Metrics};
 use crate::reach::Reach;
 use crate::supervisor::PlantedPanic;
 use crate::telemetry::{self, chain, log_observation};
+use crate::traces;
 
 /// What all workers share.
 pub struct Context {
@@ -64,6 +66,7 @@ pub struct Worker {
     newest: Newest<Arc<EtcdCluster>>,
     connections: Connections,
     secrets: Secrets,
+    foreign: ForeignReaders,
     /// When the next certificate has to be renewed.
     renewal: Option<Timestamp>,
     member_watch: MemberWatch,
@@ -83,6 +86,7 @@ impl Worker {
             newest: Newest::default(),
             connections: Connections::default(),
             secrets: Secrets::default(),
+            foreign: ForeignReaders::default(),
             renewal: None,
             meter,
             round: Round::default(),
@@ -127,7 +131,7 @@ impl Worker {
     async fn turn(&mut self, cluster: Arc<EtcdCluster>) -> Ended {
         let names = Names::of(&cluster, &self.context.domain);
         let freshness = self.round.begin(Timestamp::now());
-        let objects = match self.read(cluster, freshness, &names).await {
+        let objects = match self.read(cluster, freshness, &names).instrument(traces::read()).await {
             Ok(Some(objects)) => objects,
             Ok(None) => return Ended::Superseded,
             Err(error) => {
@@ -158,6 +162,7 @@ impl Worker {
             self.returned(Arc::clone(&objects.cluster));
         }
         self.secrets.add_to(&mut objects, client, names).await?;
+        self.foreign.add_to(&mut objects, client, names).await;
         // No member restarts for what another operator has changed since.
         if freshness == Freshness::Live && objects.trusts_differ(&self.round.memory) {
             self.secrets.outdate(names);
@@ -189,8 +194,8 @@ impl Worker {
         let goal = Goal::of(checked.as_ref().map_err(Vec::as_slice), &objects, names, &nodes);
         let credentials = self.secrets.credentials(&objects, names);
         let (connections, memory) = (&mut self.connections, &mut self.round.memory);
-        let mut observation =
-            Observation::at(objects, &goal, names, &context, credentials, connections, memory).await;
+        let observation = Observation::at(objects, &goal, names, &context, credentials, connections, memory);
+        let mut observation = observation.instrument(traces::observation()).await;
         // What comes next on the way to another transport depends on what etcd lists.
         let tls = &observation.objects.cluster.spec.security.tls;
         let checked = checked.map(|intent| {
@@ -244,7 +249,8 @@ impl Worker {
     async fn send_beside(&mut self, effects: &[Effect], executor: &Executor<'_>) -> Option<Ended> {
         let sending = effects.iter().map(|effect| async move {
             let begun = Instant::now();
-            (executor.send(&effect.request).await, begun.elapsed())
+            let result = executor.send(&effect.request, (&effect.request).into()).await;
+            (result, begun.elapsed())
         });
         let results = futures::future::join_all(sending).await;
         let (now, mut ended) = (Timestamp::now(), None);
@@ -255,8 +261,8 @@ impl Worker {
                 self.reporter.reported(executor.target.cluster, &written);
                 self.returned(Arc::new(written));
             }
-            if matches!(&effect.request, Request::Kube(write) if write.object == Object::Certificate) {
-                self.secrets.outdate_certificate();
+            if let Request::Kube(write) = &effect.request {
+                self.foreign.outdate(write.object);
             }
             let outcome = result.map_or_else(|outcome| outcome, |_| Outcome::Done);
             if outcome != Outcome::Done {
@@ -276,7 +282,7 @@ impl Worker {
             let outcome = match self.round.request(action, &observation.seen, names) {
                 Err(trouble) => Outcome::NotDone(trouble),
                 Ok(request) => {
-                    let result = executor.send(&request).await;
+                    let result = executor.send(&request, action.into()).await;
                     self.learn(action, result.as_ref().ok(), names);
                     result.map_or_else(|outcome| outcome.of(&action.to_string()), |_| Outcome::Done)
                 }

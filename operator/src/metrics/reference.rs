@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 
-use etcd_operator_core::metrics::{ALL, Scope};
+use etcd_operator_core::agent::metrics as of_agents;
+use etcd_operator_core::metrics::{ALL, Kind, Scope};
 
-const HEAD: &str = "<!-- Generated from core/src/metrics.rs by `make fix`. -->
+const HEAD: &str = "<!-- Generated from core/src/metrics.rs and core/src/agent/metrics.rs by `make fix`. -->
 
 # Metrics
 
@@ -35,17 +36,33 @@ const PROCESS: &str = "
 Every replica of the operator serves these.
 ";
 
+const AGENTS: &str = "
+## Of a waiting agent
+
+Port 2381 of a member's pod serves these while etcd has not started there, and etcd's own metrics then.
+";
+
+const TABLE: &str = "\n| metric | type | labels | meaning |\n|---|---|---|---|\n";
+
 pub fn markdown() -> String {
     let mut text = HEAD.to_owned();
     for (heading, scope) in [(CLUSTERS, Scope::Cluster), (BACKUPS, Scope::Backup), (PROCESS, Scope::Process)]
     {
         text.push_str(heading);
-        let _ = writeln!(text, "\n| metric | type | labels | meaning |\n|---|---|---|---|");
+        text.push_str(TABLE);
         for metric in ALL.iter().filter(|metric| metric.scope == scope) {
-            let labels: Vec<_> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
-            let (name, kind) = (metric.name, metric.kind.title());
-            let _ = writeln!(text, "| `{name}` | {kind} | {} | {} |", labels.join(", "), metric.help);
+            add_row(&mut text, metric.name, metric.kind, metric.labels, metric.help);
         }
     }
+    text.push_str(AGENTS);
+    text.push_str(TABLE);
+    for metric in of_agents::ALL {
+        add_row(&mut text, metric.name, metric.kind, metric.labels, metric.help);
+    }
     text
+}
+
+fn add_row(text: &mut String, name: &str, kind: Kind, labels: &[&str], help: &str) {
+    let labels: Vec<_> = labels.iter().map(|label| format!("`{label}`")).collect();
+    let _ = writeln!(text, "| `{name}` | {} | {} | {help} |", kind.title(), labels.join(", "));
 }

@@ -1,8 +1,6 @@
 //! A cluster with an issuer of cert-manager, of which there is only the definition of a Certificate: the tests play its part. The
 //! real one is in the end-to-end tests.
 
-use std::time::{Duration, Instant};
-
 use etcd_operator::supervisor::PlantedPanic;
 use etcd_operator_core::api::EtcdCluster;
 use etcd_operator_core::names::{condition, reason};
@@ -10,54 +8,16 @@ use etcd_operator_core::tls::certificate_resource;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Patch, PatchParams};
 use kube::core::DynamicObject;
-use kube::{Api, Client};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, SanType,
 };
 use serde_json::{Value, json};
 
+use crate::foreign::{all, define, until};
 use crate::installed;
 use crate::operated::Workplace;
 
-const LIMIT: Duration = Duration::from_secs(180);
 const ISSUED: &str = "kv-server-issued";
-
-/// What an API server has to know of a Certificate for the operator.
-fn definition() -> Value {
-    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {
-            "name": "certificates.cert-manager.io",
-            // The API server asks for it.
-            "annotations": {"api-approved.kubernetes.io": "unapproved, for a test"},
-        },
-        "spec": {
-            "group": "cert-manager.io", "scope": "Namespaced",
-            "names": {"kind": "Certificate", "plural": "certificates", "singular": "certificate"},
-            "versions": [{
-                "name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema},
-                "subresources": {"status": {}},
-            }],
-        },
-    })
-}
-
-fn certificates(there: &Workplace) -> Api<DynamicObject> {
-    Api::namespaced_with(there.on.admin.clone(), &there.namespace, &certificate_resource())
-}
-
-async fn until_certificate(there: &Workplace, what: &str, holds: impl Fn(Option<&DynamicObject>) -> bool) {
-    let begun = Instant::now();
-    loop {
-        let found = certificates(there).get_opt(ISSUED).await.ok().flatten();
-        if holds(found.as_ref()) {
-            return;
-        }
-        assert!(begun.elapsed() < LIMIT, "never: {what}; last: {found:?}");
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-}
 
 fn is_reported(cluster: &EtcdCluster, because: &str, words: &str) -> bool {
     let conditions = cluster.status.iter().flat_map(|status| &status.conditions);
@@ -92,14 +52,15 @@ fn issue(certificate: &DynamicObject) -> Value {
 }
 
 async fn report(there: &Workplace, status: &str, message: &str) {
-    let certificate = certificates(there).get(ISSUED).await.expect("it is there");
+    let certificates = all(there, &certificate_resource());
+    let certificate = certificates.get(ISSUED).await.expect("it is there");
     let ready = json!({
         "type": "Ready", "status": status, "reason": "x", "message": message,
         "observedGeneration": certificate.metadata.generation,
     });
     let status = json!({"status": {"conditions": [ready]}});
     let (cert_manager, patch) = (PatchParams::default(), Patch::Merge(status));
-    certificates(there).patch_status(ISSUED, &cert_manager, &patch).await.expect("it is accepted");
+    certificates.patch_status(ISSUED, &cert_manager, &patch).await.expect("it is accepted");
 }
 
 /// With exactly the rights of `config/rights`.
@@ -113,14 +74,15 @@ pub async fn cert_manager_is_awaited_asked_and_used_and_not_asked_any_more() {
     // Nothing else is held up.
     there.until::<Secret>("kv-client-tls", "another certificate", |it| it.data.is_some()).await;
 
-    define(&there.on.admin).await;
-    until_certificate(&there, "the operator asks for a certificate", |it| it.is_some()).await;
+    define(&there.on.admin, &certificate_resource()).await;
+    let certificates = all(&there, &certificate_resource());
+    until(&certificates, ISSUED, "the operator asks for a certificate", |it| it.is_some()).await;
     report(&there, "False", "issuer company is not found").await;
     let not_ready =
         |it: &EtcdCluster| is_reported(it, reason::CERTIFICATE_NOT_ISSUED, "issuer company is not found");
     there.until("kv", "what cert-manager reports is in the status", not_ready).await;
 
-    let certificate = certificates(&there).get(ISSUED).await.expect("it is there");
+    let certificate = certificates.get(ISSUED).await.expect("it is there");
     let owner = &certificate.metadata.owner_references.as_ref().expect("owners")[0];
     assert_eq!((owner.kind.as_str(), owner.name.as_str()), ("EtcdCluster", "kv"));
     let secret = issue(&certificate);
@@ -137,26 +99,13 @@ pub async fn cert_manager_is_awaited_asked_and_used_and_not_asked_any_more() {
 
     // Somebody edits it.
     let edit = Patch::Merge(json!({"spec": {"issuerRef": {"name": "other"}}}));
-    certificates(&there).patch(ISSUED, &PatchParams::default(), &edit).await.expect("it is accepted");
+    certificates.patch(ISSUED, &PatchParams::default(), &edit).await.expect("it is accepted");
     let is_right =
         |it: Option<&DynamicObject>| it.is_some_and(|it| it.data["spec"]["issuerRef"]["name"] == "company");
-    until_certificate(&there, "it is put right", is_right).await;
+    until(&certificates, ISSUED, "it is put right", is_right).await;
 
     there.edit("kv", json!({"spec": {"security": {"tls": {"issuerRef": null}}}})).await;
-    until_certificate(&there, "it is deleted with its field", |it| it.is_none()).await;
+    until(&certificates, ISSUED, "it is deleted with its field", |it| it.is_none()).await;
     assert!(there.all::<Secret>().get_opt(ISSUED).await.expect("an answer").is_some(), "not ours to delete");
     drop(there.stop().await);
-}
-
-pub async fn define(admin: &Client) {
-    let resource = kube::core::ApiResource {
-        group: "apiextensions.k8s.io".into(),
-        version: "v1".into(),
-        api_version: "apiextensions.k8s.io/v1".into(),
-        kind: "CustomResourceDefinition".into(),
-        plural: "customresourcedefinitions".into(),
-    };
-    let definition: DynamicObject = serde_json::from_value(definition()).expect("it is an object");
-    let definitions = Api::<DynamicObject>::all_with(admin.clone(), &resource);
-    definitions.create(&kube::api::PostParams::default(), &definition).await.expect("it is accepted");
 }

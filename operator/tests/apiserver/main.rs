@@ -18,6 +18,7 @@ mod backups;
 mod cert_manager;
 mod certificates;
 mod definitions;
+mod foreign;
 mod lease;
 mod lifecycle;
 mod manifests;
@@ -27,6 +28,7 @@ mod nodes;
 mod objects;
 mod operated;
 mod panics;
+mod pod_monitors;
 mod reports;
 mod rights;
 mod rolls;
@@ -99,6 +101,8 @@ fn trials() -> Vec<Trial> {
             a_namespace_that_is_restricted_takes_everything_that_makes_up_a_cluster;
         panics:
             a_worker_that_panics_is_reported_and_others_do_not_notice;
+        pod_monitors:
+            a_pod_monitor_is_awaited_created_put_right_and_deleted_and_holds_nothing_up;
         reports:
             a_restore_creates_its_cluster_its_volume_and_a_job_and_no_secrets_are_listed;
         rights:

@@ -2,7 +2,9 @@
 
 use etcd_operator::supervisor::PlantedPanic;
 use etcd_operator_core::api::{EtcdCluster, Phase};
+use etcd_operator_core::desired::pod_monitor_resource;
 use etcd_operator_core::names::reason;
+use etcd_operator_core::tls::certificate_resource;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
@@ -11,8 +13,9 @@ use kube::{Api, Client};
 use serde_json::json;
 use testbed::api_only::ApiOnly;
 
+use crate::foreign::define;
 use crate::operated::Workplace;
-use crate::{SERVICE_ACCOUNT, cert_manager, installed, kubectl, root, shared};
+use crate::{SERVICE_ACCOUNT, installed, kubectl, root, shared};
 
 /// Of `config/namespaced`.
 const NAMESPACE: &str = "etcd";
@@ -52,7 +55,8 @@ pub async fn an_operator_of_one_namespace_works_there_and_has_no_rights_elsewher
     let certificate = |it: &Secret| it.data.as_ref().is_some_and(|data| data.contains_key("tls.crt"));
     there.until("kv-client-tls", "a certificate", certificate).await;
     // kubectl asks only about what the API server knows.
-    cert_manager::define(&there.on.admin).await;
+    define(&there.on.admin, &certificate_resource()).await;
+    define(&there.on.admin, &pod_monitor_resource()).await;
 
     let untouched = others.get("kv").await.expect("it is there");
     assert!(untouched.status.is_none() && untouched.metadata.finalizers.is_none(), "{untouched:?}");
@@ -88,6 +92,12 @@ pub async fn an_operator_of_one_namespace_works_there_and_has_no_rights_elsewher
         ("list", "certificates.cert-manager.io", false),
         ("watch", "certificates.cert-manager.io", false),
         ("update", "certificates.cert-manager.io", false),
+        ("get", "podmonitors.monitoring.coreos.com", true),
+        ("create", "podmonitors.monitoring.coreos.com", true),
+        ("patch", "podmonitors.monitoring.coreos.com", true),
+        ("delete", "podmonitors.monitoring.coreos.com", true),
+        ("list", "podmonitors.monitoring.coreos.com", false),
+        ("watch", "podmonitors.monitoring.coreos.com", false),
     ] {
         let (here, outside) = (
             may(&there.on.api, SERVICE_ACCOUNT, NAMESPACE, verb, resource).await,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, ResourceExt};
 use serde_json::json;
-use testbed::monitoring::Prometheus;
+use testbed::monitoring::{Prometheus, at_once};
 
 use crate::inside;
 use crate::monitoring::prometheus;
@@ -23,13 +23,8 @@ const QUORUM_LOST: [&str; 2] = ["EtcdNoLeader", "EtcdQuorumLost"];
 /// The rules that we ship, without the minutes for which a condition has to hold: promtool's cases test those.
 fn rules_at_once(directory: PathBuf) -> PathBuf {
     let shipped = std::fs::read_to_string(inside::root().join("config/prometheus/rules.yaml"));
-    let line = |line: &str| match line.trim_start().strip_prefix("for: ") {
-        Some(minutes) => line.replace(minutes, "1s"),
-        None => line.to_owned(),
-    };
-    let rules: Vec<String> = shipped.expect("they are there").lines().map(line).collect();
     let file = directory.join("rules-at-once.yaml");
-    std::fs::write(&file, rules.join("\n")).expect("they are written");
+    std::fs::write(&file, at_once(&shipped.expect("they are there"))).expect("they are written");
     file
 }
 

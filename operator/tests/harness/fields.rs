@@ -175,9 +175,9 @@ fn server(recorder: &Recorder) -> Certificate {
 fn is_in_effect(field: &str, recorder: &Recorder) -> bool {
     let cluster = object(recorder, "EtcdCluster", CLUSTER);
     let seen = cluster["status"]["observedGeneration"] == cluster["metadata"]["generation"];
-    let metadata = |part: &str, key: &str, value: &str| {
+    let metadata = |part: &str, key: &str, value: &Value| {
         let template = object(recorder, "StatefulSet", CLUSTER)["spec"]["template"].clone();
-        [template, first_pod(recorder)].iter().all(|it| it["metadata"][part][key] == value)
+        [template, first_pod(recorder)].iter().all(|it| it["metadata"][part][key] == *value)
     };
     match field {
         "externalAccess.nodePort.port" => {
@@ -189,8 +189,8 @@ fn is_in_effect(field: &str, recorder: &Recorder) -> bool {
             conditions.iter().any(|it| it["type"] == condition::PAUSED && it["status"] == "True")
         }
         "podDisruptionBudget" => recorder.object("PodDisruptionBudget", CLUSTER).is_none(),
-        "podTemplate.annotations" => metadata("annotations", "example.org/note", "hello"),
-        "podTemplate.labels" => metadata("labels", "team", "shop"),
+        "podTemplate.annotations" => metadata("annotations", "example.org/note", &json!("hello")),
+        "podTemplate.labels" => metadata("labels", "team", &json!("shop")),
         "security.networkPolicy.clientSelector" => {
             let policy = object(recorder, "NetworkPolicy", CLUSTER);
             policy["spec"]["ingress"][1]["from"][0]["podSelector"]["matchLabels"]["app"] == "shop"
@@ -207,6 +207,10 @@ fn is_in_effect(field: &str, recorder: &Recorder) -> bool {
         // Nothing serves its API.
         "security.tls.issuerRef.group" | "security.tls.issuerRef.kind" | "security.tls.issuerRef.name" => {
             recorder.condition(condition::TLS_READY)["reason"] == reason::CERT_MANAGER_MISSING
+        }
+        "monitoring.podMonitor" => {
+            recorder.condition(condition::SPEC_WARNING)["reason"] == reason::PROMETHEUS_OPERATOR_MISSING
+                && metadata("annotations", "prometheus.io/scrape", &Value::Null)
         }
         "security.tls.certificates.dnsNames" => {
             server(recorder).dns_names.contains(&"etcd.example.com".into())

@@ -11,6 +11,7 @@ mod auth;
 mod backups;
 mod cert_manager;
 mod certificates;
+mod collector;
 mod continuous;
 mod dashboards;
 mod faults;
@@ -33,6 +34,7 @@ mod steps;
 mod sweep;
 mod switching;
 mod takeover;
+mod traces;
 mod world;
 
 use std::fs;
@@ -126,6 +128,7 @@ fn trials() -> Vec<Trial> {
         swept("variants", inside::TWO_LEARNERS, sweep::each_variant);
         swept("sweep", inside::TWO_LEARNERS, sweep::each_effect);
     }
+    trials.push(trial("a_collector_receives_the_rounds_of_a_cluster", traces::show_rounds));
     trials
 }
 
@@ -170,7 +173,7 @@ fn main() -> ExitCode {
         return inside::enter(needs_cert_manager);
     }
     if let Ok(filter) = std::env::var("HARNESS_LOG") {
-        etcd_operator::telemetry::start(&filter).expect("it is a filter");
+        etcd_operator::telemetry::start(&filter, None).expect("it is a filter");
     }
     libtest_mimic::run(&arguments, trials).exit_code()
 }

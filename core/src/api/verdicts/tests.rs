@@ -109,6 +109,7 @@ fn a_live_field_changes_the_goal_or_leads_to_a_write_beside_the_plan() {
     let pods = ["StatefulSet kv", "Pod kv-0"];
     let expected = BTreeMap::from([
         ("externalAccess.nodePort.port", &["Service kv-nodeport"][..]),
+        ("monitoring.podMonitor", &pods),
         ("podDisruptionBudget", &["PodDisruptionBudget kv"]),
         ("podTemplate.annotations", &pods),
         ("podTemplate.labels", &pods),

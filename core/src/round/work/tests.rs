@@ -45,6 +45,7 @@ fn objects(metadata: &Value) -> Objects {
         budget: None,
         network_policy: None,
         certificate: Default::default(),
+        pod_monitor: Default::default(),
         taken: BTreeSet::new(),
         nodes: Seen::default(),
         backups: Vec::new(),
