@@ -36,7 +36,7 @@ enum Command {
         file: PathBuf,
     },
     /// Run the operator
-    Run(Run),
+    Run(Box<Run>),
 }
 
 #[derive(Args)]
@@ -107,7 +107,7 @@ enum Readers {
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Replay { file } => replay(&file).and_then(|text| output::print(&text)),
-        Command::Run(options) => run(options),
+        Command::Run(options) => run(*options),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

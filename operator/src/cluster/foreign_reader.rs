@@ -117,11 +117,10 @@ impl ForeignReader {
     /// A cluster that does not ask for one is looked up once, because it might have asked before this operator started, and one
     /// that it has until that is deleted.
     fn is_due(&self, is_wanted: bool, now: Instant) -> bool {
-        let every = match &self.found {
-            Seen::Known(Some(_)) if !is_wanted => UNDER_WAY,
-            _ if !is_wanted => Duration::MAX,
-            found if (self.is_settled)(found) => SETTLED,
-            _ => UNDER_WAY,
+        let every = match (&self.found, is_wanted) {
+            (found, true) if (self.is_settled)(found) => SETTLED,
+            (Seen::Known(Some(_)), false) | (_, true) => UNDER_WAY,
+            (Seen::Known(None) | Seen::Unknown(_), false) => Duration::MAX,
         };
         self.read_at.is_none_or(|at| now.saturating_duration_since(at) >= every)
     }

@@ -11,9 +11,20 @@ use crate::operated::Workplace;
 
 const LIMIT: Duration = Duration::from_secs(180);
 
-/// What an API server has to know of it for the operator.
+/// What an API server has to know of it for the operator. A selector is applied as a whole, as in every definition that is
+/// generated from Go.
 fn definition(resource: &ApiResource) -> Value {
-    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let anything = |more: Value| {
+        let mut schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        schema
+            .as_object_mut()
+            .into_iter()
+            .for_each(|it| it.extend(more.as_object().cloned().unwrap_or_default()));
+        schema
+    };
+    let selector = anything(json!({"x-kubernetes-map-type": "atomic"}));
+    let spec = anything(json!({"properties": {"selector": selector}}));
+    let schema = anything(json!({"properties": {"spec": spec}}));
     let (kind, plural) = (&resource.kind, &resource.plural);
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",

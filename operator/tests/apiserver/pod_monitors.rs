@@ -15,7 +15,7 @@ use crate::operated::Workplace;
 
 const CLUSTER: &str = "kv";
 
-fn warning<'a>(cluster: &'a EtcdCluster) -> Option<(&'a str, &'a str)> {
+fn warning(cluster: &EtcdCluster) -> Option<(&str, &str)> {
     let conditions = cluster.status.iter().flat_map(|status| &status.conditions);
     let mut warnings = conditions.filter(|it| it.type_ == condition::SPEC_WARNING);
     warnings.next().map(|it| (it.reason.as_str(), it.message.as_str()))
