@@ -19,7 +19,8 @@ pub use cluster_status::{
 };
 pub use definition::{KUBERNETES_TYPES, definitions};
 pub use maintenance::{
-    MAX_MINUTES, MAX_SCHEDULE_LENGTH, MAX_TIME_ZONE_LENGTH, MAX_WINDOWS, Maintenance, MaintenanceWindow,
+    ConsistencyCheck, MAX_CHECK_SECONDS, MAX_MINUTES, MAX_SCHEDULE_LENGTH, MAX_TIME_ZONE_LENGTH, MAX_WINDOWS,
+    MIN_CHECK_SECONDS, Maintenance, MaintenanceWindow,
 };
 pub use network_policy::NetworkPolicy;
 pub use options::{AutoCompactionMode, Options};

@@ -48,6 +48,8 @@ pub struct Intent {
     pub supervised: bool,
     /// When members may be restarted for reasons of the operator, where that stops writes.
     pub windows: Vec<Window>,
+    /// How often the data of members is compared; none if never.
+    pub consistency_interval_seconds: Option<i64>,
     pub node_loss_grace_seconds: i64,
     /// To lose data, if it was given.
     pub recovery: Option<Consent>,
@@ -143,6 +145,7 @@ pub(crate) fn of(cluster: &EtcdCluster) -> Option<Intent> {
         debug_image: debug_sidecar.map(|sidecar| sidecar.image),
         transport: switch.form,
     };
+    let api::Maintenance { windows, consistency_check } = maintenance.unwrap_or_default();
     Some(Intent {
         name: metadata.name.clone().unwrap_or_default(),
         namespace: metadata.namespace.clone().unwrap_or_default(),
@@ -156,7 +159,8 @@ pub(crate) fn of(cluster: &EtcdCluster) -> Option<Intent> {
         pod_annotations,
         disruption_budget: pod_disruption_budget == DisruptionBudget::Enabled,
         supervised: rollout.unwrap_or_default().strategy == RolloutStrategy::Supervised,
-        windows: maintenance.unwrap_or_default().windows.iter().map(window_of).collect::<Option<_>>()?,
+        windows: windows.iter().map(window_of).collect::<Option<_>>()?,
+        consistency_interval_seconds: consistency_check.unwrap_or_default().interval(),
         node_loss_grace_seconds: repair.unwrap_or_default().node_loss_grace_seconds,
         recovery: match recovery.and_then(|it| it.accept_data_loss) {
             Some(given) => Some(Consent::of(&given, metadata.name.as_deref().unwrap_or_default())?),

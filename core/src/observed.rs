@@ -1,5 +1,6 @@
 //! The snapshot that decisions are made from. What was not answered is unknown, and unknown is never "no".
 
+mod consistency;
 mod nodes;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,6 +17,7 @@ use crate::request::Object;
 use crate::tls::{Authority, Certificate, Flaw, Given, Purpose, Schemes, Section, Transport};
 use crate::version::Version;
 use crate::version::downgrade::Downgrade;
+pub use consistency::{Compared, Comparison, DataHash, Verdict};
 pub use nodes::{LossSign, Node, NodeLoss, Nodes, Unread};
 
 /// Something that was observed: what it is, or why that is not known.
@@ -538,6 +540,8 @@ pub struct Etcd {
     pub started: BTreeSet<MemberId>,
     #[serde(default, skip_serializing_if = "Reclaimed::is_nothing")]
     pub reclaimed: Reclaimed,
+    #[serde(default, skip_serializing_if = "Compared::is_nothing")]
+    pub compared: Compared,
 }
 
 /// One member's status.
@@ -627,6 +631,24 @@ pub struct Alarm {
 impl Alarm {
     /// etcd rejects writes that take space, because the database has reached its quota.
     pub const NOSPACE: &'static str = "NOSPACE";
+    /// The data of members differs: etcd rejects requests.
+    pub const CORRUPT: &'static str = "CORRUPT";
+}
+
+/// The alarms that the operator disarms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum AlarmKind {
+    NoSpace,
+    Corrupt,
+}
+
+impl AlarmKind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NoSpace => Alarm::NOSPACE,
+            Self::Corrupt => Alarm::CORRUPT,
+        }
+    }
 }
 
 impl Answer {
@@ -720,6 +742,7 @@ impl Observed {
                 silent_since: BTreeMap::new(),
                 started: BTreeSet::new(),
                 reclaimed: Reclaimed::default(),
+                compared: Compared::default(),
             },
             auth: None,
             root_password: None,

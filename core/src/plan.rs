@@ -16,7 +16,7 @@ use crate::assess::PodState;
 use crate::auth;
 use crate::decide::Reason;
 use crate::form::Digest;
-use crate::observed::{ClusterId, Exit, MemberId, Observed, Ordinal, Unanswered};
+use crate::observed::{AlarmKind, ClusterId, Exit, MemberId, Observed, Ordinal, Unanswered};
 use crate::request::Object;
 use crate::tls::{Cause, Copy, Purpose, Rejection, Schemes, Section, Stage, Tally};
 use crate::version::{Version, path};
@@ -196,8 +196,9 @@ pub enum Action {
         member: MemberId,
         cluster: ClusterId,
     },
-    /// Ends the alarm that the database is full, and tries whether writes succeed.
+    /// Ends an alarm, and tries whether writes succeed.
     Disarm {
+        kind: AlarmKind,
         cluster: ClusterId,
     },
 }
@@ -415,6 +416,11 @@ pub enum WaitingOn {
     Hashes {
         missing: Vec<MemberId>,
     },
+    /// The data of all members is compared again, at the earliest then: these differed in the last comparison, if there was one.
+    Comparison {
+        members: Vec<MemberId>,
+        until: Option<Timestamp>,
+    },
     PodsGone {
         ordinals: Vec<Ordinal>,
     },
@@ -524,8 +530,8 @@ impl WaitingOn {
 
     /// When it ends by itself, if that is known.
     pub fn until(&self) -> Option<Timestamp> {
-        if let Self::Consent { opens, .. } = self {
-            return *opens;
+        if let Self::Consent { opens: time, .. } | Self::Comparison { until: time, .. } = self {
+            return *time;
         }
         if let Self::Clients { until, .. } | Self::NodeReturn { until, .. } = self {
             return Some(*until);
@@ -626,6 +632,12 @@ pub enum Refusal {
     HashesDiffer {
         members: Vec<MemberId>,
     },
+    /// These members hold different data, and no majority of voters agrees.
+    NoMajority {
+        members: Vec<MemberId>,
+    },
+    /// etcd reports different data again within an hour after the operator disarmed that alarm, and all members have equal hashes.
+    CorruptAgain,
     /// An earlier operator did not roll out this edit, and an upgrade of the operator alone restarts nothing.
     EditHeld,
     /// etcd does not start with the wanted form: no member gets it.

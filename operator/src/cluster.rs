@@ -2,6 +2,7 @@
 
 mod ask;
 mod certificate_reader;
+mod comparison;
 mod execute;
 mod handshake;
 mod member_watch;

@@ -2,7 +2,7 @@
 //! after the other, and the alarm is disarmed. Each of it happens once: what is full nevertheless is reported.
 
 use crate::assess::Assessment;
-use crate::observed::{Alarm, MemberId, Members, Space};
+use crate::observed::{Alarm, AlarmKind, MemberId, Members, Space};
 use crate::plan::{Action, Refusal};
 
 /// A file that is larger, as a part of the quota, has no room.
@@ -39,7 +39,9 @@ pub fn reclaim(facts: &Assessment<'_>, members: &Members, quota_bytes: u64) -> O
     let fits = |space: &Space| space.size <= quota(space) / 100 * MAX_FILL_PERCENT;
     let cluster = members.cluster;
     let full: Vec<_> = spaces.iter().filter(|(_, space)| !fits(space)).collect();
-    let Some(&&(first, space)) = full.first() else { return Some(Next::Act(Action::Disarm { cluster })) };
+    let Some(&&(first, space)) = full.first() else {
+        return Some(Next::Act(Action::Disarm { kind: AlarmKind::NoSpace, cluster }));
+    };
     let now = facts.seen.now.as_second();
     let reclaimed = &facts.seen.etcd.reclaimed;
     let refuse = |member: MemberId, space: &Space, again: bool| {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::consistency::Consistency;
 use super::elapsed;
 use super::handshakes::{Handshakes, Shown};
 use super::space::Space;
@@ -47,6 +48,7 @@ pub struct Memory {
     /// What ports showed when they were asked last.
     shown: Shown,
     pub(super) space: Space,
+    pub consistency: Consistency,
 }
 
 impl Memory {
@@ -162,6 +164,7 @@ impl Memory {
             self.note_started(members, &seen.claims);
         }
         seen.etcd.reclaimed = self.space.note(seen);
+        seen.etcd.compared = self.consistency.note(seen);
         seen.etcd.silent_since = self.silent.clone();
         seen.etcd.started = self.started.clone();
     }

@@ -51,7 +51,7 @@ pub fn show_the_same(one: &Observed, other: &Observed) -> bool {
         auth,
         root_password,
     } = one;
-    let Etcd { answers, members, via, silent_since, started, reclaimed } = etcd;
+    let Etcd { answers, members, via, silent_since, started, reclaimed, compared } = etcd;
     let same = |(one, other): (&Seen<Answer>, &Seen<Answer>)| match (one, other) {
         (Seen::Known(one), Seen::Known(other)) => {
             let Answer { applied_index, commit_index, .. } = *one;
@@ -63,7 +63,7 @@ pub fn show_the_same(one: &Observed, other: &Observed) -> bool {
     *via == theirs.via
         && *members == theirs.members
         && (silent_since, started) == (&theirs.silent_since, &theirs.started)
-        && *reclaimed == theirs.reclaimed
+        && (reclaimed, compared) == (&theirs.reclaimed, &theirs.compared)
         && answers.keys().eq(theirs.answers.keys())
         && answers.values().zip(theirs.answers.values()).all(same)
         && (pods, preflights, nodes) == (&other.pods, &other.preflights, &other.nodes)

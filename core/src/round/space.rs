@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 
 use crate::assess::assess;
-use crate::observed::{Alarm, MemberId, Observed, Reclaimed};
+use crate::observed::{Alarm, AlarmKind, MemberId, Observed, Reclaimed};
 use crate::plan::Action;
 
 #[derive(Clone, Debug, Default)]
@@ -27,7 +27,7 @@ impl Space {
         if let Action::Defragment { member, cluster: _ } = action {
             self.defragmented.insert(*member);
         }
-        self.disarming |= matches!(action, Action::Disarm { .. });
+        self.disarming |= matches!(action, Action::Disarm { kind: AlarmKind::NoSpace, .. });
     }
 
     /// Forgets what was done for an alarm that is over.

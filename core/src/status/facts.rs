@@ -44,6 +44,10 @@ pub(super) fn of(view: &View<'_>, cluster: &EtcdCluster) -> Vec<Fact> {
         backup::healthy(&view.seen().backups)
             .map(|(value, reason, message)| fact(condition::BACKUP_HEALTHY, value, reason, message)),
     );
+    facts.extend(
+        view.consistency()
+            .map(|(value, reason, message)| fact(condition::DATA_CONSISTENT, value, reason, message)),
+    );
     facts
 }
 

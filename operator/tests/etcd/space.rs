@@ -3,7 +3,7 @@
 use etcd_client::{Client, DeleteOptions, KvClient};
 use etcd_operator::etcd::EndpointStatus;
 use etcd_operator_core::etcd_config::CLIENT_PORT;
-use etcd_operator_core::observed::{Alarm, Space};
+use etcd_operator_core::observed::{Alarm, AlarmKind, Space};
 
 use crate::processes::{Processes, until};
 use crate::{ONE_LEARNER, TWO_LEARNERS, refused};
@@ -77,7 +77,7 @@ async fn a_full_database_has_room_again_after_compaction_defragmentation_and_dis
             let small = space(&cluster.serves(ordinal).await).size;
             assert!(small < QUOTA / 2 && small < large, "{version}: {large} to {small}");
         }
-        member.disarm().await.expect("there is room");
+        member.disarm(AlarmKind::NoSpace).await.expect("there is room");
         let after = cluster.serves(0).await;
         assert!(after.answer.alarms.is_empty() && after.answer.space.is_none());
         assert_eq!(after.revision, revision, "the write that is tried leaves no revision");

@@ -11,6 +11,7 @@ mod auth;
 mod backups;
 mod cert_manager;
 mod certificates;
+mod consistency;
 mod continuous;
 mod dashboards;
 mod faults;
@@ -102,14 +103,20 @@ fn trials() -> Vec<Trial> {
             .with_ignored_flag(true),
     ];
     for version in [inside::TWO_LEARNERS, inside::ONE_LEARNER, inside::NEWEST] {
-        let mut switched = |name: &str, test: fn(&'static str), always: bool| {
+        let mut with_version = |name: &str, test: fn(&'static str), always: bool| {
             let name = format!("{name}_{}", version.replace('.', "_"));
             let ignored = !always || version != inside::TWO_LEARNERS;
             trials.push(trial(&name, move || test(version)).with_ignored_flag(ignored));
         };
-        switched("the_transport_changes_while_clients_write", switching::there_and_back, true);
-        switched("a_switch_that_is_reverted_turns_around", switching::reverted, false);
-        switched("a_switch_survives_an_outage_of_all_members", switching::outage, false);
+        with_version("the_transport_changes_while_clients_write", switching::there_and_back, true);
+        with_version("a_switch_that_is_reverted_turns_around", switching::reverted, false);
+        with_version("a_switch_survives_an_outage_of_all_members", switching::outage, false);
+        with_version("a_member_with_other_data_is_replaced_while_clients_write", consistency::replaced, true);
+        with_version(
+            "a_leader_with_other_data_is_replaced_and_the_alarm_is_disarmed",
+            consistency::disarmed,
+            true,
+        );
     }
     for scenario in sweep::ALL {
         let mut swept = |what: &str, version: &'static str, test: fn(Scenario)| {

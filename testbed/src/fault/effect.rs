@@ -25,6 +25,11 @@ pub(super) enum Effect {
         namespace: String,
         claim: String,
     },
+    Alter {
+        volume: Volume,
+        value: String,
+        to: String,
+    },
     Fill {
         volume: Volume,
         leave_bytes: u64,
@@ -62,6 +67,11 @@ impl Effect {
                 namespace: namespace.clone(),
                 claim: claim.clone(),
             },
+            Fault::AlterValue { namespace, claim, value, to } => Self::Alter {
+                volume: volume::of_claim(bed, namespace, claim).await?,
+                value: value.clone(),
+                to: to.clone(),
+            },
             Fault::FillDisk { namespace, claim, leave_bytes } => Self::Fill {
                 volume: volume::of_claim(bed, namespace, claim).await?,
                 leave_bytes: *leave_bytes,
@@ -83,6 +93,7 @@ impl Effect {
             Self::StopApiServer => apiserver::stop(bed.layout()).await,
             Self::Wipe(volume) => volume.wipe(),
             Self::Delete { volume, namespace, claim } => volume.delete(bed, namespace, claim).await,
+            Self::Alter { volume, value, to } => volume.alter(value, to),
             Self::Fill { volume, leave_bytes } => volume.fill(id, *leave_bytes),
             Self::FailGrowth(_) => Ok(()),
             Self::DenyNames { names } => name::deny(bed.layout(), names),
@@ -92,7 +103,11 @@ impl Effect {
     /// May be repeated, and may come before the beginning was complete. What is gone meanwhile is fine.
     pub async fn end(&self, bed: &Testbed, id: &str) -> Result<()> {
         match self {
-            Self::Kill(_) | Self::Wipe(_) | Self::Delete { .. } | Self::FailGrowth(_) => Ok(()),
+            Self::Kill(_)
+            | Self::Wipe(_)
+            | Self::Delete { .. }
+            | Self::Alter { .. }
+            | Self::FailGrowth(_) => Ok(()),
             Self::Pause(selection) => selection.resume(),
             Self::Cut(cut) => cut.end(id).await,
             Self::Crash { node } => crash::end(bed, *node).await,
@@ -118,6 +133,7 @@ impl Effect {
             | Self::StopApiServer
             | Self::Wipe(_)
             | Self::Delete { .. }
+            | Self::Alter { .. }
             | Self::Fill { .. }
             | Self::FailGrowth(_) => &[],
         }

@@ -17,6 +17,7 @@ pub enum Kind {
     StopApiServer,
     WipeVolume,
     DeleteVolume,
+    AlterValue,
     FillDisk,
     FailGrowth,
     DenyNames,
@@ -44,6 +45,7 @@ impl Kind {
             Self::StopApiServer => "stop-apiserver",
             Self::WipeVolume => "wipe-volume",
             Self::DeleteVolume => "delete-volume",
+            Self::AlterValue => "alter-value",
             Self::FillDisk => "fill-disk",
             Self::FailGrowth => "fail-growth",
             Self::DenyNames => "deny-names",
@@ -69,6 +71,7 @@ impl Kind {
             Self::StopApiServer => Undo::Restores("the API server runs again"),
             Self::WipeVolume => Undo::Impossible("the files are deleted"),
             Self::DeleteVolume => Undo::Impossible("the PVC, the volume and its files are deleted"),
+            Self::AlterValue => Undo::Impossible("the value is overwritten"),
             Self::FillDisk => Undo::Restores("the testbed removed the file that filled the volume"),
             Self::FailGrowth => Undo::Restores("the volume can grow again"),
             Self::DenyNames => Undo::Restores("DNS returns the names again"),
@@ -88,6 +91,7 @@ impl Fault {
             Self::StopApiServer => Kind::StopApiServer,
             Self::WipeVolume { .. } => Kind::WipeVolume,
             Self::DeleteVolume { .. } => Kind::DeleteVolume,
+            Self::AlterValue { .. } => Kind::AlterValue,
             Self::FillDisk { .. } => Kind::FillDisk,
             Self::FailGrowth { .. } => Kind::FailGrowth,
             Self::DenyNames { .. } => Kind::DenyNames,
@@ -122,6 +126,9 @@ impl std::fmt::Display for Fault {
             }
             Self::DeleteVolume { namespace, claim } => {
                 write!(f, "deleted PVC {namespace}/{claim} and its volume")
+            }
+            Self::AlterValue { namespace, claim, value, to } => {
+                write!(f, "replaced {value:?} by {to:?} in the volume of PVC {namespace}/{claim}")
             }
             Self::FillDisk { namespace, claim, leave_bytes } => {
                 write!(f, "filled the volume of PVC {namespace}/{claim} except {leave_bytes} bytes")

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::{FaultError, Result};
+use super::{FaultError, Result, alter_value};
 use crate::cluster::Testbed;
 use crate::layout::Layout;
 use crate::process::until;
@@ -67,6 +67,11 @@ impl Volume {
 
     pub fn wipe(&self) -> Result<()> {
         empty(&self.mount).map_err(FaultError::machine(format_args!("wipe volume {}", self.name)))
+    }
+
+    pub fn alter(&self, value: &str, to: &str) -> Result<()> {
+        alter_value(&self.mount, value.as_bytes(), to.as_bytes())
+            .map_err(FaultError::machine(format_args!("alter a value in volume {}", self.name)))
     }
 
     /// Deletes both objects as if nothing protected them. The provisioner then takes the disk away.

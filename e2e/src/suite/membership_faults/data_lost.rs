@@ -107,14 +107,14 @@ async fn replaced_volume(context: &Context, cluster: &Operated, pod: &str) -> Re
     Ok(former)
 }
 
-/// A member that has lost its data.
+/// A member that has lost its data, or has other data.
 pub(super) struct Former {
     pod: String,
     id: u64,
 }
 
 impl Former {
-    async fn of(cluster: &Operated, pod: &str) -> Result<Self> {
+    pub(super) async fn of(cluster: &Operated, pod: &str) -> Result<Self> {
         let listed = cluster.member_list().await?.into_iter().find(|member| member.name == pod);
         Ok(Self { pod: pod.to_owned(), id: listed.with_context(|| format!("{pod} is no member"))?.id })
     }
