@@ -19,8 +19,9 @@ pub use cluster_status::{
 };
 pub use definition::{KUBERNETES_TYPES, definitions};
 pub use maintenance::{
-    ConsistencyCheck, MAX_CHECK_SECONDS, MAX_MINUTES, MAX_SCHEDULE_LENGTH, MAX_TIME_ZONE_LENGTH, MAX_WINDOWS,
-    MIN_CHECK_SECONDS, Maintenance, MaintenanceWindow,
+    ConsistencyCheck, Defragmentation, MAX_CHECK_SECONDS, MAX_FRAGMENTATION_PERCENT, MAX_MINUTES,
+    MAX_SCHEDULE_LENGTH, MAX_TIME_ZONE_LENGTH, MAX_WINDOWS, MIN_CHECK_SECONDS, MIN_FRAGMENTATION_PERCENT,
+    Maintenance, MaintenanceWindow,
 };
 pub use network_policy::NetworkPolicy;
 pub use options::{AutoCompactionMode, Options};

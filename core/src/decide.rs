@@ -33,7 +33,7 @@ use crate::assess::{Assessment, Quorum, assess};
 use crate::auth;
 use crate::form::Wanted;
 use crate::intent::Intent;
-pub use crate::intent::OnStop;
+pub use crate::intent::{OnStop, Thresholds};
 use crate::names::Names;
 use crate::observe::Objects;
 use crate::observed::{Claim, Members, Observed, Ordinal, Unanswered, VolumeForm};
@@ -86,6 +86,9 @@ pub struct Goal {
     /// How often the data of members is compared; none if never.
     #[serde(default = "default_consistency_interval")]
     pub consistency_interval_seconds: Option<i64>,
+    /// When members are defragmented; none if never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub defragmentation: Option<Thresholds>,
     /// The oldest agent that the operator can work with.
     #[serde(default = "Protocol::lowest")]
     pub lowest_agent: Protocol,
@@ -130,6 +133,7 @@ impl From<&Intent> for Goal {
             recovery: intent.recovery.clone(),
             quota_bytes: intent.form.options.quota_backend_bytes.unwrap_or_else(default_quota),
             consistency_interval_seconds: intent.consistency_interval_seconds,
+            defragmentation: intent.defragmentation,
             lowest_agent: Protocol::lowest(),
             certificates: Profiles::new(),
             auth: intent.auth.clone(),
@@ -171,6 +175,7 @@ impl Goal {
             recovery: None,
             quota_bytes: default_quota(),
             consistency_interval_seconds: default_consistency_interval(),
+            defragmentation: None,
             lowest_agent: Protocol::lowest(),
             certificates: Profiles::new(),
             auth: auth::Wanted::Unknown,
@@ -200,6 +205,7 @@ impl Goal {
             recovery: None,
             quota_bytes: default_quota(),
             consistency_interval_seconds: interval,
+            defragmentation: None,
             lowest_agent: Protocol::lowest(),
             certificates: Profiles::new(),
             auth: auth::Wanted::Unknown,
@@ -210,10 +216,12 @@ impl Goal {
 
 /// What the operator does for the databases of members.
 #[derive(Clone, Copy)]
-struct Care {
+struct Care<'a> {
     quota_bytes: u64,
     /// Whether their data is compared.
     compares: bool,
+    /// When members that are fragmented may be defragmented.
+    windows: &'a [Window],
 }
 
 /// What a cluster that has bootstrapped is led to.
@@ -222,7 +230,7 @@ struct Wishes<'a> {
     size: u8,
     node_loss_grace_seconds: i64,
     /// None while the cluster stops.
-    care: Option<Care>,
+    care: Option<Care<'a>>,
     asked: &'a Asked,
     switch: Option<&'a Switch>,
     auth: &'a auth::Wanted,
@@ -296,6 +304,7 @@ pub fn decide(goal: &Goal, seen: &Observed) -> Plan {
                 care: Some(Care {
                     quota_bytes: goal.quota_bytes,
                     compares: goal.consistency_interval_seconds.is_some(),
+                    windows: &goal.windows,
                 }),
                 asked,
                 switch,

@@ -220,8 +220,8 @@ pub fn of_action(action: &Action, goal: &Goal, names: &Names, seen: &Observed) -
             let note = format!("compacted the history of keys up to revision {revision}: the database was full");
             Event::new(true, event::HISTORY_COMPACTED, "ReclaimSpace", note)
         }
-        Action::Defragment { member, cluster: _ } => {
-            let note = format!("defragmented {}: its database was full", terms.member(*member));
+        Action::Defragment { member, cause, cluster: _ } => {
+            let note = format!("defragmented {}, because {}", terms.member(*member), cause.words());
             Event::normal(event::MEMBER_DEFRAGMENTED, "ReclaimSpace", note)
         }
         Action::Disarm { kind, cluster: _ } => {

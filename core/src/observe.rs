@@ -178,7 +178,7 @@ impl Objects {
         let Cluster { deleting, formed, .. } = cluster(&self.cluster);
         let hash = goal.size == 0 && goal.on_stop == OnStop::Retain && !deleting;
         let rolls = || {
-            let in_care = memory.is_database_full() || memory.consistency.is_in_doubt();
+            let in_care = memory.is_space_reclaimed() || memory.consistency.is_in_doubt();
             self.is_rolling(goal) || self.trusts_differ(memory) || in_care
         };
         let recovers = self.order.as_deref().is_some_and(is_recovery);

@@ -194,6 +194,7 @@ pub enum Action {
     /// Makes the file of a member's database smaller. The member does not serve meanwhile.
     Defragment {
         member: MemberId,
+        cause: DefragmentationCause,
         cluster: ClusterId,
     },
     /// Ends an alarm, and tries whether writes succeed.
@@ -201,6 +202,24 @@ pub enum Action {
         kind: AlarmKind,
         cluster: ClusterId,
     },
+}
+
+/// Why a member is defragmented.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum DefragmentationCause {
+    /// The database has reached its quota.
+    Full,
+    /// Most of its file is unused.
+    Fragmented,
+}
+
+impl DefragmentationCause {
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Full => "its database is full",
+            Self::Fragmented => "most of its database file is unused",
+        }
+    }
 }
 
 /// How careful an action has to be.
@@ -416,6 +435,11 @@ pub enum WaitingOn {
     Hashes {
         missing: Vec<MemberId>,
     },
+    /// The database files of these members are mostly unused. They are defragmented in a window.
+    Window {
+        members: Vec<MemberId>,
+        opens: Option<Timestamp>,
+    },
     /// The data of all members is compared again, at the earliest then: these differed in the last comparison, if there was one.
     Comparison {
         members: Vec<MemberId>,
@@ -525,12 +549,15 @@ pub enum WaitingOn {
 impl WaitingOn {
     /// Whether only users end it. Nothing is under way until then, and the watch reports what they do.
     pub fn is_for_users(&self) -> bool {
-        matches!(self, Self::Unpause | Self::Consent { .. })
+        matches!(self, Self::Unpause | Self::Consent { .. } | Self::Window { .. })
     }
 
     /// When it ends by itself, if that is known.
     pub fn until(&self) -> Option<Timestamp> {
-        if let Self::Consent { opens: time, .. } | Self::Comparison { until: time, .. } = self {
+        if let Self::Consent { opens: time, .. }
+        | Self::Window { opens: time, .. }
+        | Self::Comparison { until: time, .. } = self
+        {
             return *time;
         }
         if let Self::Clients { until, .. } | Self::NodeReturn { until, .. } = self {

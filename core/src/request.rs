@@ -290,7 +290,7 @@ pub fn request(action: &Action, seen: &Observed, turn: usize) -> Option<Request>
         Action::ChangeAuth { step, cluster } => call(cluster, None, turn, MemberChange::Auth(step)),
         Action::Compact { revision, cluster } => call(cluster, None, turn, MemberChange::Compact(revision)),
         Action::Disarm { kind, cluster } => call(cluster, None, turn, MemberChange::Disarm(kind)),
-        Action::Defragment { member, cluster } => {
+        Action::Defragment { member, cause: _, cluster } => {
             let via = seen.serves_as(member, cluster)?;
             Some(Request::Etcd(Call { via, cluster, change: MemberChange::Defragment(member) }))
         }

@@ -82,6 +82,7 @@ impl Member {
         let revision = status.header().map_or(0, ResponseHeader::revision);
         let answer = Answer {
             space: space::reported(&status, revision).filter(|_| !alarms.is_empty()),
+            file: space::file(&status),
             cluster,
             member,
             leader: leader(status.leader()),

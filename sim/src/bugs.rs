@@ -352,6 +352,7 @@ fn everybody_serves(seen: &mut Observed) {
             hash: Some(1),
             alarms: BTreeSet::new(),
             space: None,
+            file: None,
             reaches: Some(members.list.keys().copied().collect()),
         };
         seen.etcd.answers.insert(ordinal, Seen::Known(answer));

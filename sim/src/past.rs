@@ -93,6 +93,7 @@ impl World {
             hash: linearizable.then_some(1 + u32::from(server.data.rotten)),
             alarms: BTreeSet::new(),
             space: None,
+            file: None,
             reaches: Some(
                 self.servers
                     .iter()

@@ -54,6 +54,7 @@ impl Step<'_> {
             Self::disable_auth,
             Self::follow_peer_urls,
             Self::restart_serving,
+            Self::defragment,
         ];
         opinion::first_step(concerns.iter().map(|concern| concern(self)), |id| self.facts.serves(*id))
     }
@@ -193,12 +194,23 @@ impl Step<'_> {
     /// What cannot be reclaimed blocks nothing: another quota comes with a restart.
     fn reclaim_space(&self) -> Opinion {
         let care = self.wishes.care;
-        match care.and_then(|it| space::reclaim(self.facts, self.members, it.quota_bytes)) {
+        self.on_space(care.and_then(|it| space::reclaim(self.facts, self.members, it.quota_bytes)))
+    }
+
+    /// After everything else.
+    fn defragment(&self) -> Opinion {
+        let care = self.wishes.care;
+        self.on_space(care.and_then(|it| space::defragment(self.facts, self.members, it.windows)))
+    }
+
+    fn on_space(&self, next: Option<space::Next>) -> Opinion {
+        match next {
             None => Opinion::default(),
             Some(space::Next::Act(action)) => Opinion::holding(Hold::Everything, Some(Plan::act(action))),
             Some(space::Next::Lead { from, to }) => {
                 Opinion::holding(Hold::Everything, Some(self.lead(from, to, None)))
             }
+            Some(space::Next::Wait(waiting)) => Opinion::holding(Hold::Nothing, Some(Plan::wait(waiting))),
             Some(space::Next::Refuse(refusal)) => {
                 Opinion::holding(Hold::Nothing, Some(Plan::refuse(refusal)))
             }

@@ -77,6 +77,8 @@ pub mod reason {
         APPROVAL_REQUIRED = "ApprovalRequired";
         /// The operator has to restart a member for a reason of its own, which stops writes.
         CONSENT_REQUIRED = "ConsentRequired";
+        /// Members are defragmented in the next maintenance window.
+        AWAITING_WINDOW = "AwaitingWindow";
         /// Volumes grow while members use them.
         VOLUMES_RESIZING = "VolumesResizing";
         /// The storage or the API server rejects another size of a volume.

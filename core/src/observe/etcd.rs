@@ -29,6 +29,7 @@ pub fn etcd(replies: &BTreeMap<Ordinal, Reply>) -> Etcd {
         started: BTreeSet::new(),
         reclaimed: Reclaimed::default(),
         compared: Compared::default(),
+        fragmented: BTreeSet::new(),
     }
 }
 

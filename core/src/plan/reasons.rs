@@ -23,6 +23,7 @@ impl WaitingOn {
             Self::Fence { .. } | Self::ForcedStart { .. } => reason::RECOVERING_QUORUM,
             Self::Volumes { .. } => reason::INSPECTING_VOLUMES,
             Self::Hashes { .. } | Self::Comparison { .. } => reason::COMPARING_DATA,
+            Self::Window { .. } => reason::AWAITING_WINDOW,
             Self::SetGone => reason::STATEFULSET_RECREATING,
             Self::OthersServe { .. } => reason::AWAITING_RECOVERY,
             Self::Template | Self::Preflight { .. } | Self::Rolled { .. } | Self::PodsBack { .. } => {

@@ -170,8 +170,8 @@ impl Terms<'_> {
             Action::Compact { revision, cluster: _ } => {
                 format!("compact the history of keys up to revision {revision}, because the database is full")
             }
-            Action::Defragment { member, cluster: _ } => {
-                format!("defragment member {}, because its database is full", self.member(*member))
+            Action::Defragment { member, cause, cluster: _ } => {
+                format!("defragment member {}, because {}", self.member(*member), cause.words())
             }
             Action::Disarm { kind, cluster: _ } => {
                 format!("disarm the alarm {} and try a write", kind.name())
@@ -245,6 +245,14 @@ impl Terms<'_> {
             WaitingOn::Comparison { members, .. } => format!(
                 "a second comparison of data at another revision, before a member is replaced: other data than the majority in {}",
                 self.members(members)
+            ),
+            WaitingOn::Window { members, opens } => format!(
+                "a maintenance window to defragment {}: {}",
+                self.members(members),
+                match opens {
+                    Some(time) => format!("the next one opens at {time:.0}"),
+                    None => "set spec.maintenance.windows, because reads and writes stop meanwhile".into(),
+                }
             ),
             WaitingOn::SetGone => "the StatefulSet to be deleted, to create it again".into(),
             WaitingOn::OthersServe { down } => {

@@ -12,6 +12,7 @@ use super::handshakes::{Handshakes, Shown};
 use super::space::Space;
 use crate::assess::assess;
 use crate::auth::{self, Auth, RootPassword};
+use crate::intent::Thresholds;
 use crate::member::MemberProgress;
 use crate::observe::{Pods, Reply};
 use crate::observed::{Claim, Handshake, MemberId, Members, Observed, Ordinal};
@@ -132,9 +133,14 @@ impl Memory {
         ages.filter_map(|age| UNTIL_NAMES_SPREAD.checked_sub(age)).filter(|rest| !rest.is_zero()).min()
     }
 
-    /// Whether etcd rejected writes when it was observed last, so that leadership might move before the leader is defragmented.
-    pub(crate) fn is_database_full(&self) -> bool {
-        self.space.is_full
+    /// Whether leadership might move before the leader is defragmented.
+    pub(crate) fn is_space_reclaimed(&self) -> bool {
+        self.space.is_reclaimed()
+    }
+
+    /// Which files have reached both thresholds.
+    pub fn note_files(&mut self, seen: &mut Observed, thresholds: Option<Thresholds>) {
+        self.space.note_files(seen, thresholds);
     }
 
     /// What etcd answered about its authentication, if it was asked, and which version of which Secret has the password of

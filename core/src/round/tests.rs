@@ -4,7 +4,7 @@ use crate::observed::{
     Alarm, AlarmKind, Answer, Claim, ClusterId, Comparison, DataHash, Member, MemberId, Members, Ordinal,
     Reclaimed, Seen, Versions,
 };
-use crate::plan::WaitingOn;
+use crate::plan::{DefragmentationCause, WaitingOn};
 
 const CLOCK: Clock = Clock { now: Timestamp::UNIX_EPOCH, dice: 200 };
 const CLUSTER: ClusterId = ClusterId(0xc1);
@@ -107,6 +107,7 @@ fn three() -> Observed {
             hash: None,
             alarms: Default::default(),
             space: None,
+            file: None,
             reaches: None,
         };
         (ordinal, Seen::Known(answer))
@@ -289,24 +290,34 @@ fn what_was_done_about_a_full_database_is_remembered_until_the_alarm_is_over_als
         round.memory.note_silence(&mut seen);
         seen.etcd.reclaimed
     };
-    assert!(!round.memory.is_database_full());
+    assert!(!round.memory.is_space_reclaimed());
     assert_eq!(reclaimed(&mut round, true, 10), Reclaimed::default());
-    assert!(round.memory.is_database_full(), "members are asked whom they reach");
+    assert!(round.memory.is_space_reclaimed(), "members are asked whom they reach");
     round.stepped(&Action::Compact { revision: 41, cluster: CLUSTER }, Outcome::Done);
     let at = |second| Timestamp::from_second(second).expect("a time");
     assert_eq!(reclaimed(&mut round, true, 20).compacted, Some((41, at(20))));
     assert_eq!(reclaimed(&mut round, true, 30).compacted, Some((41, at(20))));
-    round.stepped(&Action::Defragment { member: MemberId(0xa1), cluster: CLUSTER }, silence());
-    round.stepped(&Action::Defragment { member: MemberId(0xa2), cluster: CLUSTER }, not_yet());
+    round.stepped(
+        &Action::Defragment { member: MemberId(0xa1), cause: DefragmentationCause::Full, cluster: CLUSTER },
+        silence(),
+    );
+    round.stepped(
+        &Action::Defragment { member: MemberId(0xa2), cause: DefragmentationCause::Full, cluster: CLUSTER },
+        not_yet(),
+    );
     assert_eq!(reclaimed(&mut round, true, 40).defragmented, [MemberId(0xa1)].into());
     round.stepped(&Action::Disarm { kind: AlarmKind::NoSpace, cluster: CLUSTER }, Outcome::Done);
     assert_eq!(reclaimed(&mut round, true, 50).disarmed, None, "it is still active");
-    let expected = Reclaimed { disarmed: Some(at(60)), ..Reclaimed::default() };
+    let defragmented = [MemberId(0xa1)].into();
+    let expected = Reclaimed { disarmed: Some(at(60)), defragmented, compacted: None };
     assert_eq!(reclaimed(&mut round, false, 60), expected);
-    assert!(!round.memory.is_database_full());
+    assert!(!round.memory.is_space_reclaimed());
     assert_eq!(reclaimed(&mut round, true, 70), expected, "another alarm");
     // Another compaction makes another defragmentation worth it.
-    round.stepped(&Action::Defragment { member: MemberId(0xa1), cluster: CLUSTER }, Outcome::Done);
+    round.stepped(
+        &Action::Defragment { member: MemberId(0xa1), cause: DefragmentationCause::Full, cluster: CLUSTER },
+        Outcome::Done,
+    );
     round.stepped(&Action::Compact { revision: 50, cluster: CLUSTER }, Outcome::Done);
     assert_eq!(reclaimed(&mut round, true, 80).defragmented, [].into());
 }
@@ -398,6 +409,33 @@ fn members_are_compared_while_all_voters_serve_and_the_leader_is_the_last() {
     let mut silent = seen.clone();
     silent.etcd.answers.insert(Ordinal(1), Seen::Unknown(crate::observed::Unanswered::NoMember));
     assert_eq!(compared_members(&silent), None);
+}
+
+#[test]
+fn files_that_have_reached_both_thresholds_are_fragmented_and_a_defragmentation_is_remembered_for_a_day() {
+    use crate::intent::Thresholds;
+    use crate::observed::File;
+    let mut round = Round::default();
+    let mut seen = full(false, 100);
+    let sizes = [(1000, 550), (1000, 551), (99, 10)];
+    for (answer, (size, in_use)) in seen.etcd.answers.values_mut().zip(sizes) {
+        if let Seen::Known(answer) = answer {
+            answer.file = Some(File { size, in_use });
+        }
+    }
+    round.memory.note_files(&mut seen, None);
+    assert!(seen.etcd.fragmented.is_empty() && !round.memory.is_space_reclaimed());
+    round.memory.note_files(&mut seen, Some(Thresholds { percent: 45, bytes: 100 }));
+    assert_eq!(seen.etcd.fragmented, [MemberId(0xa0)].into());
+    assert!(round.memory.is_space_reclaimed(), "leadership might move");
+    let cause = DefragmentationCause::Fragmented;
+    round.stepped(&Action::Defragment { member: MemberId(0xa0), cause, cluster: CLUSTER }, silence());
+    let note = |round: &mut Round, now: i64| {
+        let mut seen = full(false, now);
+        round.memory.note_silence(&mut seen);
+        seen.etcd.reclaimed.defragmented.len()
+    };
+    assert_eq!((note(&mut round, 200), note(&mut round, 86_599), note(&mut round, 86_600)), (1, 1, 0));
 }
 
 #[test]

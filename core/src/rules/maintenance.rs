@@ -2,8 +2,9 @@
 
 use super::{Rule, Server};
 use crate::api::{
-    EtcdClusterSpec, MAX_CHECK_SECONDS, MAX_MINUTES, MAX_SCHEDULE_LENGTH, MAX_TIME_ZONE_LENGTH, MAX_WINDOWS,
-    MIN_CHECK_SECONDS, MaintenanceWindow,
+    Defragmentation, EtcdClusterSpec, MAX_CHECK_SECONDS, MAX_FRAGMENTATION_PERCENT, MAX_MINUTES,
+    MAX_SCHEDULE_LENGTH, MAX_TIME_ZONE_LENGTH, MAX_WINDOWS, MIN_CHECK_SECONDS, MIN_FRAGMENTATION_PERCENT,
+    MaintenanceWindow,
 };
 use crate::schedule::{has_five_fields, is_expression, is_time_zone};
 
@@ -50,7 +51,26 @@ pub(super) const RULES: &[Rule<EtcdClusterSpec>] = &[
         message: "must be 10 or more: each comparison reads all data; 0 disables it",
         broken: |spec| check_seconds(spec).is_some_and(|it| (1..MIN_CHECK_SECONDS).contains(&it)),
     },
+    Rule {
+        at: "maintenance.defragmentation.minFragmentationPercent",
+        server: Server::Schema,
+        message: "must be from 10 to 95",
+        broken: |spec| {
+            let range = MIN_FRAGMENTATION_PERCENT..=MAX_FRAGMENTATION_PERCENT;
+            defragmentation(spec).is_some_and(|it| !range.contains(&it.min_fragmentation_percent))
+        },
+    },
+    Rule {
+        at: "maintenance.defragmentation.minSizeBytes",
+        server: Server::Schema,
+        message: "must be 0 or more",
+        broken: |spec| defragmentation(spec).is_some_and(|it| it.min_size_bytes < 0),
+    },
 ];
+
+fn defragmentation(spec: &EtcdClusterSpec) -> Option<&Defragmentation> {
+    spec.maintenance.as_ref()?.defragmentation.as_ref()
+}
 
 fn check_seconds(spec: &EtcdClusterSpec) -> Option<i64> {
     Some(spec.maintenance.as_ref()?.consistency_check.as_ref()?.interval_seconds)

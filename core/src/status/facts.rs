@@ -256,7 +256,8 @@ fn at_rest(view: &View<'_>) -> (Value, &'static str, String) {
     if !not_applied.is_empty() || view.refused_rollout().is_some() {
         return (Value::False, reason::NOT_ROLLED_OUT, "edits not in effect, see condition Ready".into());
     }
-    if let Some(awaited) = view.basis.plan.waiting.iter().find(|it| matches!(it, WaitingOn::Consent { .. })) {
+    let is_for_later = |it: &&WaitingOn| matches!(it, WaitingOn::Consent { .. } | WaitingOn::Window { .. });
+    if let Some(awaited) = view.basis.plan.waiting.iter().find(is_for_later) {
         let message = format!("waiting for {}", view.terms().awaited(awaited));
         return (Value::False, awaited.reason(), message);
     }

@@ -116,6 +116,11 @@ fn understand(words: &[&str], goal: &mut Goal, seen: &mut Observed) -> Result<()
             range(which, 10)?.try_for_each(|ordinal| read_preflight(Ordinal(ordinal as u8), rest, seen))
         }
         ("reclaimed", rest) => read_reclaimed(rest, &mut seen.etcd.reclaimed),
+        ("fragmented", [ids]) => {
+            let ids = ids.split(',').map(|id| hexadecimal(id).map(MemberId));
+            seen.etcd.fragmented = ids.collect::<Result<_>>()?;
+            Ok(())
+        }
         ("compared", rest) => read_compared(rest, &mut seen.etcd.compared),
         ("backup", [name, rest @ ..]) => read_backup(name, rest, seen),
         ("claim" | "claims", [which, rest @ ..]) => {
@@ -675,6 +680,7 @@ fn read_member(id: MemberId, words: &[&str], seen: &mut Observed) -> Result<()> 
         hash: Some(1),
         alarms: BTreeSet::new(),
         space: None,
+        file: None,
         reaches: Some((0xa0..=0xaf).map(MemberId).collect()),
     };
     let (mut silent, mut unlisted, mut mute) = (false, false, false);

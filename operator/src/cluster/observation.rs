@@ -82,6 +82,7 @@ impl Observation {
         let mut seen =
             observe(&objects, names, &asked.replies, &handshakes, &events, memory, Timestamp::now());
         memory.note_auth(&mut seen, asked.auth.clone(), objects.root_password(goal));
+        memory.note_files(&mut seen, goal.defragmentation);
         if let Some(members) = compared_members(&seen).filter(|_| questions.compares) {
             comparing.begin(&asked, &members);
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use etcd_client::{AlarmAction, AlarmOptions, AlarmType, CompactionOptions, StatusResponse};
-use etcd_operator_core::observed::{AlarmKind, Space};
+use etcd_operator_core::observed::{AlarmKind, File, Space};
 
 use super::{CHANGE_DEADLINE, Error, Member};
 
@@ -53,6 +53,12 @@ impl Member {
         let lease = self.within(CHANGE_DEADLINE, "grant a lease", granted).await?;
         self.within(CHANGE_DEADLINE, "revoke a lease", leases.revoke(lease.id())).await.map(drop)
     }
+}
+
+/// None if it is not known.
+pub(super) fn file(status: &StatusResponse) -> Option<File> {
+    let bytes = |size: i64| u64::try_from(size).ok().filter(|size| *size > 0);
+    Some(File { size: bytes(status.db_size())?, in_use: bytes(status.raft_used_db_size())? })
 }
 
 /// None if the size is not known.

@@ -104,3 +104,28 @@ async fn a_database_that_is_full_of_data_stays_full_until_keys_are_deleted() {
         refused(member.compact(deleted + 1).await, "future revision");
     }
 }
+
+#[tokio::test]
+async fn a_member_reports_how_much_of_its_file_is_unused() {
+    for version in [ONE_LEARNER, TWO_LEARNERS, NEWEST] {
+        let cluster = Processes::formed(version, 1).await;
+        let mut kv = client(&cluster).await;
+        for _ in 0..8 {
+            kv.put("key", vec![b'x'; 1 << 20], None).await.expect("it serves");
+        }
+        kv.put("key", "value", None).await.expect("it serves");
+        let member = cluster.member(0).await;
+        member.compact(cluster.serves(0).await.revision).await.expect("it is the current one");
+        let before = until("most of the file to be unused", async || {
+            // What a compaction frees counts as used until the next write.
+            kv.put("key", "value", None).await.expect("it serves");
+            let file = cluster.serves(0).await.answer.file?;
+            (file.unused_percent() > 45).then_some(file)
+        })
+        .await;
+        assert!(before.size > 8 << 20 && before.in_use < before.size / 2, "{version}: {before:?}");
+        member.defragment().await.expect("it serves");
+        let after = cluster.serves(0).await.answer.file.expect("it reports it");
+        assert!(after.size < before.size / 2, "{version}: {before:?} {after:?}");
+    }
+}

@@ -244,6 +244,13 @@ fn is_in_effect(field: &str, recorder: &Recorder) -> bool {
         "maintenance.consistencyCheck.intervalSeconds" => {
             seen && cluster["spec"]["maintenance"]["consistencyCheck"]["intervalSeconds"] == 60
         }
+        // They are read at every observation, and the database is small.
+        "maintenance.defragmentation.minFragmentationPercent" => {
+            seen && cluster["spec"]["maintenance"]["defragmentation"]["minFragmentationPercent"] == 60
+        }
+        "maintenance.defragmentation.minSizeBytes" => {
+            seen && cluster["spec"]["maintenance"]["defragmentation"]["minSizeBytes"] == 1_000_000_000
+        }
         // It is read when the operator has a reason of its own to restart a member.
         "maintenance.windows" => {
             seen && cluster["spec"]["maintenance"]["windows"][0]["durationMinutes"] == 60

@@ -76,6 +76,7 @@ fn trials() -> Vec<Trial> {
         trial("alerts_fire_for_members_that_are_down_and_clear", alerts::fire_and_clear),
         trial("dashboards_show_a_cluster_with_a_backup", dashboards::show_a_cluster),
         trial("space_of_a_full_database_is_reclaimed", space::reclaimed),
+        trial("members_with_mostly_unused_files_are_defragmented", space::tidied),
         trial("one_member_continues_with_consent_after_a_majority_is_lost", recovery::with_consent),
         trial("one_member_of_another_release_continues_with_consent", recovery::of_other_releases)
             .with_ignored_flag(true),
