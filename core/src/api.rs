@@ -19,7 +19,9 @@ pub use cluster_status::{
 };
 pub use definition::{KUBERNETES_TYPES, definitions};
 pub use maintenance::{
-    MAX_MINUTES, MAX_SCHEDULE_LENGTH, MAX_TIME_ZONE_LENGTH, MAX_WINDOWS, Maintenance, MaintenanceWindow,
+    ConsistencyCheck, Defragmentation, MAX_CHECK_SECONDS, MAX_FRAGMENTATION_PERCENT, MAX_MINUTES,
+    MAX_SCHEDULE_LENGTH, MAX_TIME_ZONE_LENGTH, MAX_WINDOWS, MIN_CHECK_SECONDS, MIN_FRAGMENTATION_PERCENT,
+    Maintenance, MaintenanceWindow,
 };
 pub use monitoring::{Monitoring, PodMonitor};
 pub use network_policy::NetworkPolicy;

@@ -7,6 +7,7 @@
 mod authentication;
 mod bootstrap;
 mod certificates;
+mod consistency;
 mod delete;
 mod lost_nodes;
 mod membership;
@@ -26,13 +27,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::agent::Protocol;
 pub use crate::api::DeletePolicy as OnDelete;
-use crate::api::{DisruptionBudget, EtcdClusterSpec, MIN_NODE_LOSS_GRACE_SECONDS, Repair};
+use crate::api::{ConsistencyCheck, DisruptionBudget, EtcdClusterSpec, MIN_NODE_LOSS_GRACE_SECONDS, Repair};
 use crate::asked::Asked;
 use crate::assess::{Assessment, Quorum, assess};
 use crate::auth;
 use crate::form::Wanted;
 use crate::intent::Intent;
-pub use crate::intent::OnStop;
+pub use crate::intent::{OnStop, Thresholds};
 use crate::names::Names;
 use crate::observe::Objects;
 use crate::observed::{Claim, Members, Observed, Ordinal, Unanswered, VolumeForm};
@@ -82,6 +83,12 @@ pub struct Goal {
     /// The size at which the database of a member is full, in bytes, if the member does not report it.
     #[serde(default = "default_quota")]
     pub quota_bytes: u64,
+    /// How often the data of members is compared; none if never.
+    #[serde(default = "default_consistency_interval")]
+    pub consistency_interval_seconds: Option<i64>,
+    /// When members are defragmented; none if never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub defragmentation: Option<Thresholds>,
     /// The oldest agent that the operator can work with.
     #[serde(default = "Protocol::lowest")]
     pub lowest_agent: Protocol,
@@ -98,6 +105,10 @@ pub struct Goal {
 /// That of etcd.
 fn default_quota() -> u64 {
     2 << 30
+}
+
+fn default_consistency_interval() -> Option<i64> {
+    ConsistencyCheck::default().interval()
 }
 
 fn default_node_loss_grace() -> i64 {
@@ -121,6 +132,8 @@ impl From<&Intent> for Goal {
             node_loss_grace_seconds: intent.node_loss_grace_seconds,
             recovery: intent.recovery.clone(),
             quota_bytes: intent.form.options.quota_backend_bytes.unwrap_or_else(default_quota),
+            consistency_interval_seconds: intent.consistency_interval_seconds,
+            defragmentation: intent.defragmentation,
             lowest_agent: Protocol::lowest(),
             certificates: Profiles::new(),
             auth: intent.auth.clone(),
@@ -161,6 +174,8 @@ impl Goal {
             node_loss_grace_seconds: default_node_loss_grace(),
             recovery: None,
             quota_bytes: default_quota(),
+            consistency_interval_seconds: default_consistency_interval(),
+            defragmentation: None,
             lowest_agent: Protocol::lowest(),
             certificates: Profiles::new(),
             auth: auth::Wanted::Unknown,
@@ -171,6 +186,8 @@ impl Goal {
     /// What is in effect while the spec breaks rules: as many members as the StatefulSet keeps pods. Lost members are
     /// replaced; nothing is scaled, stopped or bootstrapped.
     pub fn in_effect(spec: &EtcdClusterSpec, replicas: u8) -> Self {
+        let maintenance = spec.maintenance.clone().unwrap_or_default();
+        let interval = maintenance.consistency_check.unwrap_or_default().interval();
         let grace = spec.repair.clone().unwrap_or_default().node_loss_grace_seconds;
         Self {
             size: replicas,
@@ -187,6 +204,8 @@ impl Goal {
             node_loss_grace_seconds: grace.max(MIN_NODE_LOSS_GRACE_SECONDS),
             recovery: None,
             quota_bytes: default_quota(),
+            consistency_interval_seconds: interval,
+            defragmentation: None,
             lowest_agent: Protocol::lowest(),
             certificates: Profiles::new(),
             auth: auth::Wanted::Unknown,
@@ -195,13 +214,23 @@ impl Goal {
     }
 }
 
+/// What the operator does for the databases of members.
+#[derive(Clone, Copy)]
+struct Care<'a> {
+    quota_bytes: u64,
+    /// Whether their data is compared.
+    compares: bool,
+    /// When members that are fragmented may be defragmented.
+    windows: &'a [Window],
+}
+
 /// What a cluster that has bootstrapped is led to.
 #[derive(Clone, Copy)]
 struct Wishes<'a> {
     size: u8,
     node_loss_grace_seconds: i64,
-    /// None if no space is reclaimed.
-    quota_bytes: Option<u64>,
+    /// None while the cluster stops.
+    care: Option<Care<'a>>,
     asked: &'a Asked,
     switch: Option<&'a Switch>,
     auth: &'a auth::Wanted,
@@ -272,7 +301,11 @@ pub fn decide(goal: &Goal, seen: &Observed) -> Plan {
             let wishes = Wishes {
                 size,
                 node_loss_grace_seconds,
-                quota_bytes: Some(goal.quota_bytes),
+                care: Some(Care {
+                    quota_bytes: goal.quota_bytes,
+                    compares: goal.consistency_interval_seconds.is_some(),
+                    windows: &goal.windows,
+                }),
                 asked,
                 switch,
                 auth,

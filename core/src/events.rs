@@ -7,7 +7,7 @@ use crate::assess::{Quorum, assess};
 use crate::auth;
 use crate::decide::{Goal, Reason};
 use crate::names::{Names, condition, event, reason};
-use crate::observed::{Observed, Ordinal};
+use crate::observed::{AlarmKind, MemberId, Observed, Ordinal, Verdict};
 use crate::plan::{Action, Terms};
 use crate::status::find;
 use crate::tls::{Cause, Copy, Purpose, Stage};
@@ -220,20 +220,36 @@ pub fn of_action(action: &Action, goal: &Goal, names: &Names, seen: &Observed) -
             let note = format!("compacted the history of keys up to revision {revision}: the database was full");
             Event::new(true, event::HISTORY_COMPACTED, "ReclaimSpace", note)
         }
-        Action::Defragment { member, cluster: _ } => {
-            let note = format!("defragmented {}: its database was full", terms.member(*member));
+        Action::Defragment { member, cause, cluster: _ } => {
+            let note = format!("defragmented {}, because {}", terms.member(*member), cause.words());
             Event::normal(event::MEMBER_DEFRAGMENTED, "ReclaimSpace", note)
         }
-        Action::Disarm { cluster: _ } => {
-            Event::normal(event::ALARM_DISARMED, "ReclaimSpace", "disarmed the alarm NOSPACE: writes succeed again")
+        Action::Disarm { kind, cluster: _ } => {
+            let action = match kind {
+                AlarmKind::NoSpace => "ReclaimSpace",
+                AlarmKind::Corrupt => "RestoreConsistency",
+            };
+            let note = format!("disarmed the alarm {}: writes succeed again", kind.name());
+            Event::normal(event::ALARM_DISARMED, action, note)
         }
         Action::RemoveMember { member, cluster: _ } => {
             let facts = assess(seen);
-            let why = facts.node_loss(*member).map(|loss| format!(": {loss}")).unwrap_or_default();
+            let loss = facts.node_loss(*member).map(|loss| format!(": {loss}"));
+            let why = loss.or_else(|| differs(*member, seen)).unwrap_or_default();
             let note = format!("removed {} from the members{why}", terms.member(*member));
             Event::normal(event::MEMBER_REMOVED, "RemoveMember", note)
         }
     })
+}
+
+/// Why a member is replaced that has other data than the majority.
+fn differs(member: MemberId, seen: &Observed) -> Option<String> {
+    let Verdict::Minority(members) = seen.etcd.compared.verdict(seen.etcd.members.known()?) else {
+        return None;
+    };
+    let revision = seen.etcd.compared.last.as_ref()?.revision;
+    let why = format!(": at revision {revision} its data differed from that of the majority");
+    members.contains(&member).then_some(why)
 }
 
 fn auth_changed(step: auth::Step, goal: &Goal) -> String {
@@ -417,6 +433,7 @@ impl<'a> Change<'a> {
             (condition::WRITE_FAILED, "True"),
             (condition::SPEC_WARNING, "True"),
             (condition::DRAINS_BLOCKED, "True"),
+            (condition::DATA_CONSISTENT, "False"),
         ]
         .into_iter()
         .filter_map(|(type_, value)| self.news(type_, value));

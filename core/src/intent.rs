@@ -50,6 +50,10 @@ pub struct Intent {
     pub supervised: bool,
     /// When members may be restarted for reasons of the operator, where that stops writes.
     pub windows: Vec<Window>,
+    /// How often the data of members is compared; none if never.
+    pub consistency_interval_seconds: Option<i64>,
+    /// When members are defragmented; none if never.
+    pub defragmentation: Option<Thresholds>,
     pub node_loss_grace_seconds: i64,
     /// To lose data, if it was given.
     pub recovery: Option<Consent>,
@@ -90,6 +94,15 @@ pub enum OnStop {
     /// All stay, and all members start again as they were.
     RetainAll,
     Delete,
+}
+
+/// A database file that has reached both of them is fragmented.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Thresholds {
+    /// How much of it is unused.
+    pub percent: u64,
+    /// Its size.
+    pub bytes: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,6 +161,7 @@ pub(crate) fn of(cluster: &EtcdCluster) -> Option<Intent> {
         debug_image: debug_sidecar.map(|sidecar| sidecar.image),
         transport: switch.form,
     };
+    let api::Maintenance { windows, consistency_check, defragmentation } = maintenance.unwrap_or_default();
     Some(Intent {
         name: metadata.name.clone().unwrap_or_default(),
         namespace: metadata.namespace.clone().unwrap_or_default(),
@@ -161,7 +175,9 @@ pub(crate) fn of(cluster: &EtcdCluster) -> Option<Intent> {
         pod_annotations,
         disruption_budget: pod_disruption_budget == DisruptionBudget::Enabled,
         supervised: rollout.unwrap_or_default().strategy == RolloutStrategy::Supervised,
-        windows: maintenance.unwrap_or_default().windows.iter().map(window_of).collect::<Option<_>>()?,
+        windows: windows.iter().map(window_of).collect::<Option<_>>()?,
+        consistency_interval_seconds: consistency_check.unwrap_or_default().interval(),
+        defragmentation: defragmentation.map(thresholds_of),
         node_loss_grace_seconds: repair.unwrap_or_default().node_loss_grace_seconds,
         recovery: match recovery.and_then(|it| it.accept_data_loss) {
             Some(given) => Some(Consent::of(&given, metadata.name.as_deref().unwrap_or_default())?),
@@ -206,6 +222,14 @@ pub fn asked(cluster: &EtcdCluster) -> (Asked, Vec<Malformed>) {
     // The domain is no part of the names of pods.
     let annotations = cluster.metadata.annotations.clone().unwrap_or_default();
     Asked::read(&annotations, &Names::of(cluster, ""))
+}
+
+fn thresholds_of(defragmentation: api::Defragmentation) -> Thresholds {
+    let api::Defragmentation { min_fragmentation_percent, min_size_bytes } = defragmentation;
+    Thresholds {
+        percent: u64::try_from(min_fragmentation_percent).unwrap_or(0),
+        bytes: u64::try_from(min_size_bytes).unwrap_or(0),
+    }
 }
 
 fn window_of(window: &api::MaintenanceWindow) -> Option<Window> {

@@ -108,6 +108,8 @@ table! {
         "The number of serving voters that can fail before quorum is lost; absent while no quorum is proven";
     ALARMS = Gauge Cluster "etcd_operator_cluster_alarms" ["alarm"]
         "The number of members that have raised this alarm in etcd (NOSPACE, CORRUPT, other)";
+    COMPARED = Gauge Cluster "etcd_operator_cluster_data_compared_timestamp_seconds" []
+        "When the last comparison of the data of all voters began, in Unix time; absent before this process has compared them";
     WAITS = Gauge Cluster "etcd_operator_cluster_waits" ["reason"]
         "The number of things that the operator waits for, by reason as in docs/status.md; absent for other reasons";
     REFUSALS = Gauge Cluster "etcd_operator_cluster_refusals" ["reason"]

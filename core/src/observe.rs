@@ -111,6 +111,8 @@ pub struct Questions {
     pub hash: bool,
     /// Which members each reaches: only while a member might be restarted or removed, or leadership moved.
     pub links: bool,
+    /// Whether the data of all members is compared. That takes longer than a round, so it happens beside them.
+    pub compares: bool,
 }
 
 impl Objects {
@@ -178,11 +180,23 @@ impl Objects {
     pub fn questions(&self, goal: &Goal, memory: &Memory, now: Timestamp) -> Questions {
         let Cluster { deleting, formed, .. } = cluster(&self.cluster);
         let hash = goal.size == 0 && goal.on_stop == OnStop::Retain && !deleting;
-        let rolls = || self.is_rolling(goal) || self.trusts_differ(memory) || memory.is_database_full();
+        let rolls = || {
+            let in_care = memory.is_space_reclaimed() || memory.consistency.is_in_doubt();
+            self.is_rolling(goal) || self.trusts_differ(memory) || in_care
+        };
         let recovers = self.order.as_deref().is_some_and(is_recovery);
         let asks = || goal.size < self.replicas() || self.loses_node(now) || rolls();
         let links = formed.is_some() && !deleting && (recovers || asks());
-        Questions { listed: formed.is_none(), hash, links }
+        let compares = formed.is_some() && !deleting && !recovers && self.compares_data(goal, memory, now);
+        Questions { listed: formed.is_none(), hash, links, compares }
+    }
+
+    /// Not while members are added, removed or restarted, unless their data is in doubt.
+    fn compares_data(&self, goal: &Goal, memory: &Memory, now: Timestamp) -> bool {
+        let uid = uid(&*self.cluster);
+        let interval = goal.consistency_interval_seconds.filter(|_| goal.size > 0);
+        interval.is_some_and(|interval| memory.consistency.is_due(interval, &uid, now))
+            && (memory.consistency.is_in_doubt() || goal.size == self.replicas() && !self.is_rolling(goal))
     }
 
     /// Whether the node of a pod is lost: then the other members are asked whether they reach its member.

@@ -1,5 +1,6 @@
 //! The snapshot that decisions are made from. What was not answered is unknown, and unknown is never "no".
 
+mod consistency;
 mod nodes;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,6 +18,7 @@ use crate::request::Object;
 use crate::tls::{Authority, Certificate, Flaw, Given, Purpose, Schemes, Section, Transport};
 use crate::version::Version;
 use crate::version::downgrade::Downgrade;
+pub use consistency::{Compared, Comparison, DataHash, Verdict};
 pub use nodes::{LossSign, Node, NodeLoss, Nodes, Unread};
 
 /// Something that was observed: what it is, or why that is not known.
@@ -542,6 +544,11 @@ pub struct Etcd {
     pub started: BTreeSet<MemberId>,
     #[serde(default, skip_serializing_if = "Reclaimed::is_nothing")]
     pub reclaimed: Reclaimed,
+    #[serde(default, skip_serializing_if = "Compared::is_nothing")]
+    pub compared: Compared,
+    /// Members whose files have reached both thresholds of the goal.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub fragmented: BTreeSet<MemberId>,
 }
 
 /// One member's status.
@@ -580,10 +587,26 @@ pub struct Answer {
     /// Its database, only while an alarm is active.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub space: Option<Space>,
+    /// The file of its database. It changes with every write, so decisions read [`Etcd::fragmented`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<File>,
     /// The members that it can connect to; none if it did not report them. Asked only while a member is about to be restarted
     /// or removed, or leadership to move.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reaches: Option<BTreeSet<MemberId>>,
+}
+
+/// The file of a database, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct File {
+    pub size: u64,
+    pub in_use: u64,
+}
+
+impl File {
+    pub fn unused_percent(self) -> u64 {
+        self.size.saturating_sub(self.in_use).saturating_mul(100) / self.size.max(1)
+    }
 }
 
 /// What a member reports of its database. How much of the file is in use is no part of it: pages that a compaction frees count as
@@ -599,14 +622,14 @@ pub struct Space {
     pub revision: i64,
 }
 
-/// What this operator has done since the alarm `NOSPACE` is active, as far as it remembers: after a restart it begins anew, and
-/// repeats each step once at most.
+/// What this operator has done for the space in databases, as far as it remembers: after a restart it begins anew, and repeats each
+/// step once at most.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reclaimed {
-    /// Up to which revision the history was compacted last, and when.
+    /// Since the alarm `NOSPACE` is active: up to which revision the history was compacted last, and when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compacted: Option<(i64, Timestamp)>,
-    /// Members that were defragmented since then.
+    /// Members that were defragmented since then, within a day.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub defragmented: BTreeSet<MemberId>,
     /// When the alarm before this one was disarmed.
@@ -631,6 +654,24 @@ pub struct Alarm {
 impl Alarm {
     /// etcd rejects writes that take space, because the database has reached its quota.
     pub const NOSPACE: &'static str = "NOSPACE";
+    /// The data of members differs: etcd rejects requests.
+    pub const CORRUPT: &'static str = "CORRUPT";
+}
+
+/// The alarms that the operator disarms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum AlarmKind {
+    NoSpace,
+    Corrupt,
+}
+
+impl AlarmKind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NoSpace => Alarm::NOSPACE,
+            Self::Corrupt => Alarm::CORRUPT,
+        }
+    }
 }
 
 impl Answer {
@@ -725,6 +766,8 @@ impl Observed {
                 silent_since: BTreeMap::new(),
                 started: BTreeSet::new(),
                 reclaimed: Reclaimed::default(),
+                compared: Compared::default(),
+                fragmented: BTreeSet::new(),
             },
             auth: None,
             root_password: None,

@@ -16,7 +16,7 @@ use crate::assess::PodState;
 use crate::auth;
 use crate::decide::Reason;
 use crate::form::Digest;
-use crate::observed::{ClusterId, Exit, MemberId, Observed, Ordinal, Unanswered};
+use crate::observed::{AlarmKind, ClusterId, Exit, MemberId, Observed, Ordinal, Unanswered};
 use crate::request::Object;
 use crate::tls::{Cause, Copy, Purpose, Rejection, Schemes, Section, Stage, Tally};
 use crate::version::{Version, path};
@@ -194,12 +194,32 @@ pub enum Action {
     /// Makes the file of a member's database smaller. The member does not serve meanwhile.
     Defragment {
         member: MemberId,
+        cause: DefragmentationCause,
         cluster: ClusterId,
     },
-    /// Ends the alarm that the database is full, and tries whether writes succeed.
+    /// Ends an alarm, and tries whether writes succeed.
     Disarm {
+        kind: AlarmKind,
         cluster: ClusterId,
     },
+}
+
+/// Why a member is defragmented.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum DefragmentationCause {
+    /// The database has reached its quota.
+    Full,
+    /// Most of its file is unused.
+    Fragmented,
+}
+
+impl DefragmentationCause {
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Full => "its database is full",
+            Self::Fragmented => "most of its database file is unused",
+        }
+    }
 }
 
 /// How careful an action has to be.
@@ -416,6 +436,16 @@ pub enum WaitingOn {
     Hashes {
         missing: Vec<MemberId>,
     },
+    /// The database files of these members are mostly unused. They are defragmented in a window.
+    Window {
+        members: Vec<MemberId>,
+        opens: Option<Timestamp>,
+    },
+    /// The data of all members is compared again, at the earliest then: these differed in the last comparison, if there was one.
+    Comparison {
+        members: Vec<MemberId>,
+        until: Option<Timestamp>,
+    },
     PodsGone {
         ordinals: Vec<Ordinal>,
     },
@@ -520,13 +550,16 @@ pub enum WaitingOn {
 impl WaitingOn {
     /// Whether only users end it. Nothing is under way until then, and the watch reports what they do.
     pub fn is_for_users(&self) -> bool {
-        matches!(self, Self::Unpause | Self::Consent { .. })
+        matches!(self, Self::Unpause | Self::Consent { .. } | Self::Window { .. })
     }
 
     /// When it ends by itself, if that is known.
     pub fn until(&self) -> Option<Timestamp> {
-        if let Self::Consent { opens, .. } = self {
-            return *opens;
+        if let Self::Consent { opens: time, .. }
+        | Self::Window { opens: time, .. }
+        | Self::Comparison { until: time, .. } = self
+        {
+            return *time;
         }
         if let Self::Clients { until, .. } | Self::NodeReturn { until, .. } = self {
             return Some(*until);
@@ -627,6 +660,12 @@ pub enum Refusal {
     HashesDiffer {
         members: Vec<MemberId>,
     },
+    /// These members hold different data, and no majority of voters agrees.
+    NoMajority {
+        members: Vec<MemberId>,
+    },
+    /// etcd reports different data again within an hour after the operator disarmed that alarm, and all members have equal hashes.
+    CorruptAgain,
     /// An earlier operator did not roll out this edit, and an upgrade of the operator alone restarts nothing.
     EditHeld,
     /// etcd does not start with the wanted form: no member gets it.

@@ -21,7 +21,7 @@ use crate::auth;
 use crate::desired::pod_monitor_resource;
 use crate::form::Digest;
 use crate::names::Names;
-use crate::observed::{ClusterId, MemberId, Observed, Ordinal};
+use crate::observed::{AlarmKind, ClusterId, MemberId, Observed, Ordinal};
 use crate::plan::Action;
 use crate::tls::{Copy, Purpose, Scheme, Schemes, Section, Stage, certificate_resource};
 use crate::version::Version;
@@ -169,7 +169,7 @@ pub enum MemberChange {
     Compact(i64),
     /// Of the member that is called.
     Defragment(MemberId),
-    Disarm,
+    Disarm(AlarmKind),
 }
 
 /// The request that carries out an action, with what was observed as its precondition. None if no member can be called.
@@ -292,8 +292,8 @@ pub fn request(action: &Action, seen: &Observed, turn: usize) -> Option<Request>
         Action::CancelDowngrade { cluster } => call(cluster, None, turn, MemberChange::CancelDowngrade),
         Action::ChangeAuth { step, cluster } => call(cluster, None, turn, MemberChange::Auth(step)),
         Action::Compact { revision, cluster } => call(cluster, None, turn, MemberChange::Compact(revision)),
-        Action::Disarm { cluster } => call(cluster, None, turn, MemberChange::Disarm),
-        Action::Defragment { member, cluster } => {
+        Action::Disarm { kind, cluster } => call(cluster, None, turn, MemberChange::Disarm(kind)),
+        Action::Defragment { member, cause: _, cluster } => {
             let via = seen.serves_as(member, cluster)?;
             Some(Request::Etcd(Call { via, cluster, change: MemberChange::Defragment(member) }))
         }

@@ -5,6 +5,7 @@
 //! begin ─▶ (observe) ─▶ consider ─▶ work ─▶ (send beside) ─▶ sent ... ─▶ request ─▶ (send) ─▶ stepped ... ─▶ rest ─▶ begin
 //! ```
 
+mod consistency;
 mod handshakes;
 mod memory;
 mod newest;
@@ -24,6 +25,7 @@ use crate::observed::{Observed, Owner, Taken};
 use crate::plan::{Action, Plan};
 use crate::request::{Object, Request, Role, request};
 use crate::status::{FailedWrite, Trouble};
+pub use consistency::compared_members;
 pub use handshakes::Handshakes;
 pub use memory::Memory;
 pub use newest::{Newest, Version};
@@ -175,6 +177,7 @@ impl Round {
         let again = std::mem::replace(&mut self.ambiguous, matches!(outcome, Outcome::Ambiguous(_)));
         if matches!(outcome, Outcome::Done | Outcome::Ambiguous(_)) {
             self.memory.space.sent(action);
+            self.memory.consistency.sent(action);
         }
         let trouble = match outcome {
             Outcome::Done | Outcome::Overtaken => {

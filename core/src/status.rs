@@ -5,6 +5,7 @@ mod auth;
 mod backup;
 mod blocked;
 mod conditions;
+mod consistency;
 mod copy;
 mod facts;
 mod members;

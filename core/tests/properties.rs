@@ -15,7 +15,8 @@ use etcd_operator_core::assess::{Quorum, assess};
 use etcd_operator_core::decide::{Goal, decide};
 use etcd_operator_core::member::MemberProgress;
 use etcd_operator_core::observed::{
-    Alarm, Answer, MemberId, Members, Observed, Reclaimed, Seen, Space, Unanswered,
+    Alarm, AlarmKind, Answer, Compared, Comparison, MemberId, Members, Observed, Reclaimed, Seen, Space,
+    Unanswered, Verdict,
 };
 use etcd_operator_core::plan::{Action, Plan};
 use etcd_operator_core::quorum::quorum;
@@ -255,6 +256,75 @@ proptest! {
                     prop_assert!(members.leader != Some(*member) || !others, "{plan}");
                 }
                 Action::Disarm { .. } => prop_assert!(!members.voters().any(|(id, _)| is_full(id)), "{plan}"),
+                _ => {}
+            }
+        }
+    }
+
+    #[test]
+    fn a_member_is_removed_for_its_data_only_if_a_majority_agreed_twice_and_nobody_joins_while_data_differs(
+        (goal, mut seen) in anything(),
+        hashes in prop::collection::vec(0_u32..3, 18),
+        revisions in (40_i64..42, 40_i64..42),
+        is_corrupt in any::<bool>(),
+    ) {
+        let ids: Vec<_> = seen.etcd.members.known().map(|it| it.list.keys().copied().collect()).unwrap_or_default();
+        let now = seen.now;
+        let comparison = |revision, hashes: &[u32]| {
+            Some(Comparison { at: now, revision, hashes: ids.iter().copied().zip(hashes.iter().copied()).collect() })
+        };
+        seen.etcd.compared = Compared {
+            last: comparison(revisions.0, &hashes[..9]),
+            before: comparison(revisions.1, &hashes[9..]),
+            next: None,
+            disarmed: None,
+        };
+        if is_corrupt {
+            for answer in seen.etcd.answers.values_mut() {
+                if let Seen::Known(answer) = answer {
+                    answer.alarms = [Alarm { member: answer.member, kind: Alarm::CORRUPT.into() }].into();
+                }
+            }
+        }
+        let plan = decide(&goal, &seen);
+        let not_compared = decide(&Goal { consistency_interval_seconds: None, ..goal.clone() }, &seen).actions;
+        let Some(members) = seen.etcd.members.known() else { return Ok(()) };
+        let Compared { last, before, .. } = &seen.etcd.compared;
+        let verdict = last.as_ref().map_or(Verdict::Incomplete, |it| it.verdict(members));
+        let differing = match &verdict {
+            Verdict::Minority(ids) | Verdict::NoMajority(ids) => ids.clone(),
+            Verdict::Equal | Verdict::Incomplete => Default::default(),
+        };
+        let leader_differs = members.leader.is_none_or(|it| differing.contains(&it));
+        let promotes = |it: &Action| matches!(it, Action::Promote { .. });
+        for action in &plan.actions {
+            match action {
+                Action::RemoveMember { member, .. }
+                    if !not_compared.iter().any(|it| it == action || promotes(it)) =>
+                {
+                    // A learner is removed for the data of its leader.
+                    let subject = if members.list[member].learner { members.leader } else { Some(*member) };
+                    let outvoted = |it: &Comparison| {
+                        let own = subject.and_then(|id| it.hashes.get(&id));
+                        let others = members.voters().filter_map(|(id, _)| it.hashes.get(&id));
+                        let others: Vec<_> = others.filter(|hash| Some(*hash) != own).collect();
+                        let equal = |hash: &u32| others.iter().filter(|other| **other == hash).count();
+                        others.iter().any(|hash| equal(hash) >= quorum(members.voters().count()))
+                    };
+                    prop_assert!(last.as_ref().is_some_and(outvoted), "{plan}");
+                    let twice = revisions.0 != revisions.1 && before.as_ref().is_some_and(outvoted);
+                    prop_assert!(twice || is_corrupt, "{plan}");
+                    let serving = members.voters().filter(|(id, _)| id != member);
+                    let serving = serving.filter(|(id, _)| answer_of(&seen, *id).is_some_and(|it| it.linearizable)).count();
+                    let staying = members.voters().filter(|(id, _)| id != member).count();
+                    prop_assert!(serving >= quorum(staying) || members.list[member].learner, "{plan}");
+                }
+                Action::AddLearner { .. } | Action::Promote { .. } => {
+                    prop_assert!(differing.is_empty() || !leader_differs, "{plan}");
+                }
+                Action::Disarm { kind: AlarmKind::Corrupt, .. } => {
+                    prop_assert_eq!(&verdict, &Verdict::Equal, "{}", plan);
+                }
                 _ => {}
             }
         }

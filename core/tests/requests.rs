@@ -15,8 +15,8 @@ use etcd_operator_core::auth::{Step, User};
 use etcd_operator_core::desired::Desired;
 use etcd_operator_core::form::{self, Digest, Record};
 use etcd_operator_core::names::Names;
-use etcd_operator_core::observed::{ClusterId, MemberId, Observed, Ordinal, Versions};
-use etcd_operator_core::plan::Action;
+use etcd_operator_core::observed::{AlarmKind, ClusterId, MemberId, Observed, Ordinal, Versions};
+use etcd_operator_core::plan::{Action, DefragmentationCause};
 use etcd_operator_core::request::{
     Change, Object, OnlyIf, Request, Role, Target, Write, http, report, request,
 };
@@ -120,8 +120,8 @@ fn actions(form: &Digest) -> Vec<(Action, Observed)> {
         (Action::ChangeAuth { step: Step::Enable, cluster: CLUSTER }, running.clone()),
         (Action::ChangeAuth { step: Step::SetRootPassword, cluster: CLUSTER }, running.clone()),
         (Action::Compact { revision: 41, cluster: CLUSTER }, running.clone()),
-        (Action::Defragment { member, cluster: CLUSTER }, running.clone()),
-        (Action::Disarm { cluster: CLUSTER }, running.clone()),
+        (Action::Defragment { member, cause: DefragmentationCause::Full, cluster: CLUSTER }, running.clone()),
+        (Action::Disarm { kind: AlarmKind::NoSpace, cluster: CLUSTER }, running.clone()),
         (Action::RemoveMember { member, cluster: CLUSTER }, running),
     ]
 }

@@ -1,6 +1,7 @@
 //! One EtcdCluster: everything between an observation of it and the next.
 
 mod ask;
+mod comparison;
 mod execute;
 mod foreign_reader;
 mod handshake;

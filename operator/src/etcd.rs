@@ -13,7 +13,7 @@ use etcd_client::{
 };
 use etcd_operator_core::member::MemberProgress;
 use etcd_operator_core::names::Names;
-use etcd_operator_core::observed::{Alarm, Answer, ClusterId, Member as Listed, MemberId, Members};
+use etcd_operator_core::observed::{Alarm, Answer, ClusterId, DataHash, Member as Listed, MemberId, Members};
 use etcd_operator_core::tls::Schemes;
 use etcd_operator_core::version::Version;
 use tracing::Instrument;
@@ -34,8 +34,6 @@ mod space;
 const DEADLINE: Duration = Duration::from_secs(2);
 /// Changes of membership are agreed upon by a quorum, which may have to be found first.
 const CHANGE_DEADLINE: Duration = Duration::from_secs(5);
-/// All of the data is read for it.
-const HASH_DEADLINE: Duration = Duration::from_secs(20);
 /// How long a learner, which serves no watch, is left alone until it is asked again.
 const LEARNER_REST: Duration = Duration::from_secs(2);
 /// The same for a member whose authentication rejects the operator.
@@ -85,6 +83,7 @@ impl Member {
         let revision = status.header().map_or(0, ResponseHeader::revision);
         let answer = Answer {
             space: space::reported(&status, revision).filter(|_| !alarms.is_empty()),
+            file: space::file(&status),
             cluster,
             member,
             leader: leader(status.leader()),
@@ -111,12 +110,12 @@ impl Member {
         self.within(DEADLINE, "serve a linearizable read", read).await.map(drop)
     }
 
-    /// The hash of all keys up to a revision, since the last compaction.
-    pub async fn hash(&self, revision: i64) -> Result<u32, Error> {
+    /// The hash of all keys up to a revision, since the last compaction. All of the data is read for it.
+    pub async fn hash(&self, revision: i64, deadline: Duration) -> Result<DataHash, Error> {
         let mut maintenance = self.client.maintenance_client();
-        let hash =
-            self.within(HASH_DEADLINE, "return the hash of its data", maintenance.hash_kv(revision)).await?;
-        Ok(hash.hash())
+        let hash = maintenance.hash_kv(revision);
+        let hash = self.within(deadline, "return the hash of its data", hash).await?;
+        Ok(DataHash { hash: hash.hash(), compacted: hash.compact_version() })
     }
 
     /// The members as this one lists them. Right after a linearizable read through it, everything that was agreed upon

@@ -1,6 +1,6 @@
 //! Bugs to plant, so that it is seen whether the simulation finds them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use etcd_operator_core::auth::{Step, User};
 use etcd_operator_core::form::Digest;
@@ -79,6 +79,8 @@ pub enum Bug {
     ForcedTwice,
     /// One member continues while others still have data.
     OthersNotFenced,
+    /// The data of the leader is taken for the right one.
+    LeaderTrusted,
 }
 
 impl Bug {
@@ -145,6 +147,15 @@ impl Bug {
             && let Seen::Known(members) = &mut seen.etcd.members
         {
             members.list.values_mut().for_each(|member| member.schemes = Schemes::BOTH);
+        }
+        if self == Self::LeaderTrusted
+            && let Some(leader) = seen.etcd.members.known().and_then(|members| members.leader)
+        {
+            for comparison in
+                [&mut seen.etcd.compared.last, &mut seen.etcd.compared.before].into_iter().flatten()
+            {
+                trust(leader, &mut comparison.hashes);
+            }
         }
         if self == Self::ForeignVolumesIgnored {
             let own = seen.cluster.uid.clone();
@@ -242,6 +253,14 @@ fn take_others_for_lost(seen: &mut Observed) {
     }
 }
 
+/// As if all others but one agreed with it.
+fn trust(leader: MemberId, hashes: &mut BTreeMap<MemberId, u32>) {
+    let Some(right) = hashes.get(&leader).copied() else { return };
+    let mut others = hashes.values_mut().filter(|hash| **hash != right);
+    others.next();
+    others.for_each(|hash| *hash = right);
+}
+
 fn end_on_lost_node(seen: &Observed, action: &mut Action) {
     let Action::RemoveMember { member, .. } = action else { return };
     let ordinal = seen.etcd.members.known().and_then(|members| members.list.get(member)?.ordinal);
@@ -333,6 +352,7 @@ fn everybody_serves(seen: &mut Observed) {
             hash: Some(1),
             alarms: BTreeSet::new(),
             space: None,
+            file: None,
             reaches: Some(members.list.keys().copied().collect()),
         };
         seen.etcd.answers.insert(ordinal, Seen::Known(answer));

@@ -29,6 +29,8 @@ pub struct Ending {
     pub volumes: Vec<(Class, u64, u64)>,
     pub secrets: Vec<Purpose>,
     pub auth: Store,
+    /// Pods whose etcd serves other data than was written.
+    pub rotten: Vec<Ordinal>,
 }
 
 impl Ending {
@@ -53,6 +55,7 @@ impl Ending {
             volumes: claims.clone().map(|(_, it)| (it.class, it.requested, it.capacity)).collect(),
             secrets: objects.secrets.keys().copied().collect(),
             auth: world.formed().and_then(|cluster| world.auth.get(&cluster).cloned()).unwrap_or_default(),
+            rotten: world.servers.iter().filter(|(_, it)| it.data.rotten).map(|(&it, _)| it).collect(),
         }
     }
 }

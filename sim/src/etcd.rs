@@ -123,6 +123,8 @@ pub struct Data {
     pub commit: usize,
     /// How many of the first entries a restarted member does not read, because its snapshot has what follows from them.
     pub snapshot: usize,
+    /// The database returns other data than was written.
+    pub rotten: bool,
 }
 
 impl Data {
@@ -311,12 +313,13 @@ pub fn found(order: u64, size: u8, own: Ordinal, scheme: Scheme) -> Data {
         log,
         commit,
         snapshot: 0,
+        rotten: false,
     }
 }
 
 /// The data of a member that joins: none yet.
 pub fn join(cluster: ClusterId, member: MemberId) -> Data {
-    Data { cluster, member, term: 0, vote: None, log: Vec::new(), commit: 0, snapshot: 0 }
+    Data { cluster, member, term: 0, vote: None, log: Vec::new(), commit: 0, snapshot: 0, rotten: false }
 }
 
 pub fn cluster_id(order: u64) -> ClusterId {

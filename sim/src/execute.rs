@@ -339,7 +339,7 @@ fn change_members(
             Ok(())
         }
         // No database is ever full here.
-        MemberChange::Compact(_) | MemberChange::Defragment(_) | MemberChange::Disarm => Ok(()),
+        MemberChange::Compact(_) | MemberChange::Defragment(_) | MemberChange::Disarm(_) => Ok(()),
         MemberChange::Auth(step) => {
             let changed = world.change_auth(cluster, step, wanted.root_password);
             return changed.map_or_else(|error| failed(&error), |()| Outcome::Done);

@@ -409,3 +409,11 @@ pub fn wipe(world: &mut World, ordinal: Ordinal) {
     let after = world.random.between(1, 10);
     world.restart_container(ordinal, after);
 }
+
+/// Nothing but a comparison with other members shows it.
+pub fn rot(world: &mut World, ordinal: Ordinal) {
+    world.note(|| format!("the disk of pod {ordinal} returns other data"));
+    if let Some(server) = world.servers.get_mut(&ordinal) {
+        server.data.rotten = true;
+    }
+}

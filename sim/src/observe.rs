@@ -6,17 +6,18 @@ use etcd_operator_core::auth::{self, RootPassword};
 use etcd_operator_core::decide::Goal;
 use etcd_operator_core::observe::{Reply, etcd};
 use etcd_operator_core::observed::{
-    Claim, Cluster, Etcd, FormRecord, Formed, LossSign, NodeLoss, Observed, Order, Ordinal, Pod, Preflight,
-    Process, Recovery, Seen, Set, Unanswered, Versions,
+    Claim, Cluster, Comparison, DataHash, Etcd, FormRecord, Formed, LossSign, MemberId, NodeLoss, Observed,
+    Order, Ordinal, Pod, Preflight, Process, Recovery, Seen, Set, Unanswered, Versions,
 };
 use etcd_operator_core::request::Object;
-use etcd_operator_core::round::Memory;
+use etcd_operator_core::round::{Memory, compared_members};
 use etcd_operator_core::tls::Switch;
 use jiff::Timestamp;
 
 use crate::etcd::Tick;
 use crate::gift::Gift;
 use crate::kube::{self, Objects, OrderKind};
+use crate::random::mix;
 use crate::secrets;
 use crate::world::World;
 
@@ -122,7 +123,30 @@ pub fn observe(
         }
     }
     memory.note_silence(&mut observed);
+    compare(world, objects, sight, &observed, memory);
     Some(observed)
+}
+
+/// Beside the rounds: what it returns is known in the next one.
+fn compare(world: &World, objects: &Objects, sight: Sight, observed: &Observed, memory: &mut Memory) {
+    let Some(cluster) = objects.cluster.as_ref().filter(|it| it.goal.size > 0 && !it.deleting) else {
+        return;
+    };
+    let uid = &observed.cluster.uid;
+    let interval = cluster.goal.consistency_interval_seconds;
+    let is_due = interval.is_some_and(|it| memory.consistency.is_due(it, uid, observed.now));
+    let settles = memory.consistency.is_in_doubt() || observed.replicas() == cluster.goal.size;
+    let Some(members) = compared_members(observed).filter(|_| is_due && settles) else { return };
+    let asked = |(ordinal, id): &(Ordinal, MemberId)| {
+        let server = world.servers.get(ordinal).filter(|it| it.id() == *id && world.reaches(*ordinal));
+        (*id, server.filter(|_| !sight.etcd_unreachable))
+    };
+    let asked: BTreeMap<MemberId, _> = members.iter().map(asked).collect();
+    let revision = asked.values().flatten().map(|it| it.applied.revision).min().unwrap_or(0);
+    let hash = |rotten: bool| DataHash { hash: mix(revision ^ u64::from(rotten) << 32) as u32, compacted: 0 };
+    let returned = asked.iter().map(|(&id, server)| (id, server.map(|it| hash(it.data.rotten)))).collect();
+    let comparison = Comparison::of(observed.now, revision as i64, &returned);
+    memory.consistency.compared(observed.now, comparison);
 }
 
 /// What is wanted, as far as that was read.

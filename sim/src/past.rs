@@ -90,9 +90,10 @@ impl World {
             downgrade: self.reported_downgrade(server.release),
             listed: None,
             // Equal logs give equal hashes; that they are equal is checked at every commit.
-            hash: linearizable.then_some(1),
+            hash: linearizable.then_some(1 + u32::from(server.data.rotten)),
             alarms: BTreeSet::new(),
             space: None,
+            file: None,
             reaches: Some(
                 self.servers
                     .iter()

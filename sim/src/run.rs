@@ -102,6 +102,7 @@ impl<'a> Run<'a> {
             disruption_budget: script.disruption_budget,
             windows: script.windows.clone(),
             node_loss_grace_seconds: script.node_loss_grace_seconds,
+            consistency_interval_seconds: Some(script.compared_every_seconds),
             auth: script.auth.clone(),
             ..Goal::of_size(script.size)
         };
@@ -178,6 +179,7 @@ impl<'a> Run<'a> {
             Step::Consent(named) => world.consent(Some(named.map_or(Survivor::Auto, Survivor::Pod))),
             Step::TakeConsentBack => world.consent(None),
             Step::Wipe(ordinal) => faults::wipe(world, ordinal),
+            Step::Rot(ordinal) => faults::rot(world, ordinal),
             Step::Delete(on_delete) => world.delete_cluster(on_delete),
             Step::Volumes(volumes) => world.edit_volumes(volumes),
             Step::Transport(transport) => world.edit_transport(transport),

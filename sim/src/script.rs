@@ -46,6 +46,8 @@ pub struct Script {
     pub windows: Vec<Window>,
     /// How long a node can be lost before its member is replaced.
     pub node_loss_grace_seconds: i64,
+    /// How often the data of members is compared.
+    pub compared_every_seconds: i64,
     /// The nodes that are down when faults end stay so, as far as a quorum is elsewhere.
     pub nodes_stay_down: bool,
     /// Operators write the status, and it is compared with etcd. That takes as long as everything else, so only every other
@@ -87,6 +89,8 @@ pub enum Step {
     ForceDeletion(Ordinal),
     /// The data directory of a pod is wiped.
     Wipe(Ordinal),
+    /// The disk of a pod returns other data than was written.
+    Rot(Ordinal),
     Delete(OnDelete),
     /// The cluster is created again, and adopts the volumes of the one before.
     Adopt,
@@ -143,6 +147,7 @@ impl Script {
             disruption_budget: true,
             windows: Vec::new(),
             node_loss_grace_seconds: MAX_NODE_LOSS_GRACE_SECONDS,
+            compared_every_seconds: 3600,
             nodes_stay_down: false,
             reports: true,
             tls: Transport::default(),

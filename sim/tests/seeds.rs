@@ -224,6 +224,67 @@ fn a_member_whose_node_returns_in_time_stays() {
     assert_eq!(play(&repairing(3, returns)).changes.1, play(&repairing(3, vec![])).changes.1);
 }
 
+/// Long enough for two comparisons and a replacement of each of two members.
+const REPAIRED: Step = Step::Later(2400);
+
+fn compared(size: u8, steps: Vec<Step>) -> Script {
+    Script { steps, compared_every_seconds: 10, ..Script::calm(5, size, &[]) }
+}
+
+#[test]
+fn members_with_other_data_are_replaced_when_a_majority_agrees() {
+    let rot = |ordinal: u8| Step::Rot(Ordinal(ordinal));
+    let lead = |ordinal: u8| Step::Lead(Ordinal(ordinal));
+    for (size, steps) in [
+        (3, vec![lead(0), rot(1), REPAIRED]),
+        (3, vec![lead(1), rot(1), REPAIRED]),
+        (3, vec![lead(0), rot(1), Step::Later(30), Step::Edit(Edit::Harmless), REPAIRED]),
+        (3, vec![lead(0), rot(1), Step::Later(10), Step::Size(5), REPAIRED]),
+        (3, vec![lead(1), rot(1), Step::Later(300), Step::Size(5), REPAIRED]),
+        (3, vec![lead(0), rot(1), Step::Later(150), Step::DeletePod(Ordinal(2)), REPAIRED]),
+        (
+            3,
+            vec![
+                lead(0),
+                rot(1),
+                Step::Later(100),
+                Step::NodeDown(Ordinal(2)),
+                Step::Later(600),
+                Step::NodesUp,
+                REPAIRED,
+            ],
+        ),
+        (5, vec![lead(0), rot(1), rot(0), REPAIRED, REPAIRED]),
+        (5, vec![lead(4), rot(2), rot(3), REPAIRED, REPAIRED]),
+    ] {
+        for release in Release::ALL {
+            let ending = play(&Script { release, ..compared(size, steps.clone()) }).ending;
+            assert_eq!(ending.rotten, [], "{size} {steps:?} {release:?}");
+        }
+    }
+}
+
+#[test]
+fn without_a_majority_no_member_is_replaced() {
+    for (size, rotten) in [(2, vec![1]), (4, vec![1, 2])] {
+        let rot = rotten.iter().map(|it| Step::Rot(Ordinal(*it)));
+        let untouched = play(&compared(size, vec![REPAIRED]));
+        let steps = rot.chain([REPAIRED]).collect();
+        let success = play(&compared(size, steps));
+        assert_eq!(success.changes.1, untouched.changes.1, "{size}");
+        assert_eq!(success.ending.rotten, rotten.iter().copied().map(Ordinal).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn who_trusts_the_leader_spreads_its_data() {
+    let steps = vec![Step::Lead(Ordinal(1)), Step::Rot(Ordinal(1)), REPAIRED];
+    let bug = Some(Bug::LeaderTrusted);
+    let ends_well = |it: Success| it.ending.rotten.is_empty();
+    assert!(compared(3, steps.clone()).run().is_ok_and(ends_well));
+    assert!(!Script { bug, ..compared(3, steps) }.run().is_ok_and(ends_well));
+}
+
 #[test]
 fn our_own_check_of_the_quorum_does_without_that_of_etcd() {
     for seed in 0..100 {

@@ -45,6 +45,11 @@ fn scripts() -> Vec<(&'static str, Script)> {
     let sizes = |size, sizes: &[u8]| Script::calm(11, size, sizes);
     let stop = |on_stop| Script { on_stop, ..sizes(3, &[0]) };
     let steps = |size, steps: &[Step]| Script { steps: steps.to_vec(), ..sizes(size, &[]) };
+    // Until it is compared twice, and replaced.
+    let rotten = |size, before: &[Step]| Script {
+        compared_every_seconds: 10,
+        ..steps(size, &[before, &[Step::Later(900)]].concat())
+    };
     let volumes = |mebibytes, class| Step::Volumes(Volumes { mebibytes, class });
     let secured = |script| Script { tls: EVERYWHERE, ..script };
     let given = |gifts: &[Option<Gift>]| {
@@ -78,6 +83,8 @@ fn scripts() -> Vec<(&'static str, Script)> {
         ("stop, keep nothing", stop(OnStop::Delete)),
         ("adopt", steps(3, &[Step::Delete(OnDelete::Retain), Step::Adopt])),
         ("replace", steps(3, &[Step::Wipe(Ordinal(1))])),
+        ("replace a member with other data", rotten(3, &[Step::Rot(Ordinal(1))])),
+        ("replace a leader with other data", rotten(3, &[Step::Lead(Ordinal(2)), Step::Rot(Ordinal(2))])),
         ("delete with volumes", steps(3, &[Step::Delete(OnDelete::Delete)])),
         ("grow", steps(3, &[volumes(2048, Class::Slow)])),
         (

@@ -4,6 +4,7 @@
 //! holds what the undo needs and goes away with it, so a fault that outlived the program that made it can still be
 //! undone, and without asking the API: the API server may be what is down.
 
+mod altered;
 mod apiserver;
 pub mod command;
 mod container;
@@ -24,6 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cluster::Testbed;
 use crate::layout::Layout;
+pub use altered::alter_value;
 use effect::Effect;
 pub use error::{FaultError, Result};
 pub use kind::{Kind, Undo};
@@ -141,6 +143,22 @@ pub enum Fault {
         claim: String,
         #[arg(short, long, default_value = "default")]
         namespace: String,
+    },
+    /// Replace a value in the database of the etcd that uses the volume of a PVC, as a disk does that returns other bytes than
+    /// were written.
+    ///
+    /// etcd can run meanwhile, and serves the other value at once.
+    ///
+    /// Undo: impossible.
+    AlterValue {
+        claim: String,
+        #[arg(short, long, default_value = "default")]
+        namespace: String,
+        #[arg(long)]
+        value: String,
+        /// Another value of the same length.
+        #[arg(long)]
+        to: String,
     },
     /// Fill the volume of a PVC with one file.
     ///

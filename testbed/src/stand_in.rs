@@ -96,9 +96,14 @@ impl StandIn {
         });
     }
 
+    /// The directory that is the volume of a claim.
+    pub fn volume(&self, claim: &PersistentVolumeClaim) -> PathBuf {
+        self.node.volumes().join(claim.uid().unwrap_or_default())
+    }
+
     /// The volume of a claim loses everything that is on it.
     pub fn empty_volume(&self, claim: &PersistentVolumeClaim) -> std::io::Result<()> {
-        let volume = self.node.volumes().join(claim.uid().unwrap_or_default());
+        let volume = self.volume(claim);
         std::fs::remove_dir_all(&volume)?;
         std::fs::create_dir_all(&volume)
     }

@@ -86,9 +86,12 @@ const OTHER_AUTHORITY: &str = "the operator copies the certificate; members rest
 const CONSENTED: &str = "only while the quorum is lost";
 const REISSUED: &str = "the operator issues the certificate of the client port again";
 
-pub const VERDICTS: [FieldVerdict; 55] = [
+pub const VERDICTS: [FieldVerdict; 58] = [
     rolling("debugSidecar.image"),
     live("externalAccess.nodePort.port", "the Service changes"),
+    live("maintenance.consistencyCheck.intervalSeconds", "from the next comparison on"),
+    live("maintenance.defragmentation.minFragmentationPercent", "from the next step on"),
+    live("maintenance.defragmentation.minSizeBytes", "from the next step on"),
     live("maintenance.windows", "from the next step on"),
     live("monitoring.podMonitor", "the operator creates or deletes it, and annotates running pods"),
     rolling("options.autoCompactionMode"),

@@ -1,9 +1,10 @@
-//! A database that has reached its quota. Nobody can write then, so the history is compacted, the members are defragmented one
+//! Space in databases. At its quota nobody can write, so the history is compacted, the members are defragmented one
 //! after the other, and the alarm is disarmed. Each of it happens once: what is full nevertheless is reported.
 
 use crate::assess::Assessment;
-use crate::observed::{Alarm, MemberId, Members, Space};
-use crate::plan::{Action, Refusal};
+use crate::observed::{Alarm, AlarmKind, Etcd, MemberId, Members, Space};
+use crate::plan::{Action, DefragmentationCause as Cause, Refusal, WaitingOn};
+use crate::schedule::{Opening, Window};
 
 /// A file that is larger, as a part of the quota, has no room.
 const MAX_FILL_PERCENT: u64 = 90;
@@ -20,6 +21,7 @@ pub enum Next {
         from: MemberId,
         to: MemberId,
     },
+    Wait(WaitingOn),
     Refuse(Refusal),
 }
 
@@ -39,7 +41,9 @@ pub fn reclaim(facts: &Assessment<'_>, members: &Members, quota_bytes: u64) -> O
     let fits = |space: &Space| space.size <= quota(space) / 100 * MAX_FILL_PERCENT;
     let cluster = members.cluster;
     let full: Vec<_> = spaces.iter().filter(|(_, space)| !fits(space)).collect();
-    let Some(&&(first, space)) = full.first() else { return Some(Next::Act(Action::Disarm { cluster })) };
+    let Some(&&(first, space)) = full.first() else {
+        return Some(Next::Act(Action::Disarm { kind: AlarmKind::NoSpace, cluster }));
+    };
     let now = facts.seen.now.as_second();
     let reclaimed = &facts.seen.etcd.reclaimed;
     let refuse = |member: MemberId, space: &Space, again: bool| {
@@ -65,6 +69,31 @@ pub fn reclaim(facts: &Assessment<'_>, members: &Members, quota_bytes: u64) -> O
     let mut others = spaces.iter().filter(|(id, space)| id != member && fits(space));
     Some(match others.next().filter(|_| members.leader == Some(*member)) {
         Some((to, _)) => Next::Lead { from: *member, to: *to },
-        None => Next::Act(Action::Defragment { member: *member, cluster }),
+        None => Next::Act(Action::Defragment { member: *member, cause: Cause::Full, cluster }),
+    })
+}
+
+/// Members whose files are mostly unused, one after the other, the leader last; each of them once a day. A window decides when, if there
+/// are any. None of one or two voters is defragmented without one: reads and writes stop meanwhile.
+pub fn defragment(facts: &Assessment<'_>, members: &Members, windows: &[Window]) -> Option<Next> {
+    let steady = |id: MemberId| facts.serves(id) && !facts.is_ending(id);
+    let is_settled = facts.alarms().is_empty() && members.learners().next().is_none();
+    if !is_settled || !members.voters().all(|(id, _)| steady(id)) {
+        return None;
+    }
+    let Etcd { fragmented, reclaimed, .. } = &facts.seen.etcd;
+    let is_due = |id: &MemberId| fragmented.contains(id) && !reclaimed.defragmented.contains(id);
+    let due: Vec<MemberId> = members.voters().map(|(id, _)| id).filter(is_due).collect();
+    let member = *due.iter().min_by_key(|id| members.leader == Some(**id))?;
+    let wait = |opens| Some(Next::Wait(WaitingOn::Window { members: due.clone(), opens }));
+    match Opening::of(windows, facts.seen.now) {
+        Opening::At(opens) => return wait(Some(opens)),
+        Opening::Never if members.voters().count() < 3 => return wait(None),
+        Opening::Now | Opening::Never => {}
+    }
+    let mut others = members.voters().map(|(id, _)| id).filter(|id| *id != member);
+    Some(match others.next().filter(|_| members.leader == Some(member)) {
+        Some(to) => Next::Lead { from: member, to },
+        None => Next::Act(Action::Defragment { member, cause: Cause::Fragmented, cluster: members.cluster }),
     })
 }

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use super::lost_nodes::{LostNodes, Next};
 use super::opinion::{self, Hold, Opinion};
 use super::roll::Roll;
-use super::{Volumes, Wishes, peer_urls, space};
+use super::{Volumes, Wishes, consistency, peer_urls, space};
 use crate::asked::{Accepted, MoveLeader};
 use crate::assess::{Apart, Assessment, MemberState, PodState};
 use crate::auth;
@@ -45,6 +45,7 @@ impl Step<'_> {
             Self::replace_asked,
             Self::replace_on_lost_node,
             Self::mend,
+            Self::restore_consistency,
             Self::scale_in,
             Self::scale_out,
             Self::reclaim_space,
@@ -53,6 +54,7 @@ impl Step<'_> {
             Self::disable_auth,
             Self::follow_peer_urls,
             Self::restart_serving,
+            Self::defragment,
         ];
         opinion::first_step(concerns.iter().map(|concern| concern(self)), |id| self.facts.serves(*id))
     }
@@ -65,11 +67,12 @@ impl Step<'_> {
     fn finish_learner(&self) -> Opinion {
         let mut learners = self.members.learners().filter_map(|(id, member)| Some((id, member.ordinal?)));
         let next = learners.find_map(|(member, ordinal)| {
-            if ordinal.0 >= self.wishes.size || self.is_lost(member) {
+            let data = self.learners_by_data();
+            if ordinal.0 >= self.wishes.size || self.is_lost(member) || data == consistency::Learners::Leave {
                 return Some(self.remove(member));
             }
             let caught_up = *self.facts.member(member) == MemberState::CaughtUp;
-            (caught_up && !self.another_joins_soon())
+            (caught_up && data == consistency::Learners::Join && !self.another_joins_soon())
                 .then(|| Plan::act(Action::Promote { ordinal, member, cluster: self.cluster() }))
         });
         Opinion::holding(Hold::Everything, next)
@@ -158,15 +161,56 @@ impl Step<'_> {
         )
     }
 
+    /// While members differ, no other one that serves changes: a member that restarts compares itself with the others and does not
+    /// start, and one that joins gets the data of the leader. What is lost goes first: only when all voters serve they can be compared.
+    fn restore_consistency(&self) -> Opinion {
+        let size = Some(self.wishes.size).filter(|_| self.compares());
+        let next = size.and_then(|size| consistency::restore(self.facts, self.members, size));
+        let plan = next.map(|next| match next {
+            consistency::Next::Replace(id) => self.remove(id),
+            consistency::Next::Lead { from, to } => self.lead(from, to, None),
+            consistency::Next::Act(action) => Plan::act(action),
+            consistency::Next::Wait(waiting) => Plan::wait(waiting),
+            consistency::Next::Refuse(refusal) => Plan::refuse(refusal),
+        });
+        Opinion::holding(Hold::Everything, plan)
+    }
+
+    fn compares(&self) -> bool {
+        self.wishes.care.is_some_and(|it| it.compares)
+    }
+
+    fn learners_by_data(&self) -> consistency::Learners {
+        match self.compares() {
+            true => consistency::learners(self.facts, self.members),
+            false => consistency::Learners::Join,
+        }
+    }
+
+    fn differs(&self, member: MemberId) -> bool {
+        consistency::minority(self.facts, self.members).contains(&member)
+    }
+
     /// What cannot be reclaimed blocks nothing: another quota comes with a restart.
     fn reclaim_space(&self) -> Opinion {
-        let quota_bytes = self.wishes.quota_bytes;
-        match quota_bytes.and_then(|it| space::reclaim(self.facts, self.members, it)) {
+        let care = self.wishes.care;
+        self.on_space(care.and_then(|it| space::reclaim(self.facts, self.members, it.quota_bytes)))
+    }
+
+    /// After everything else.
+    fn defragment(&self) -> Opinion {
+        let care = self.wishes.care;
+        self.on_space(care.and_then(|it| space::defragment(self.facts, self.members, it.windows)))
+    }
+
+    fn on_space(&self, next: Option<space::Next>) -> Opinion {
+        match next {
             None => Opinion::default(),
             Some(space::Next::Act(action)) => Opinion::holding(Hold::Everything, Some(Plan::act(action))),
             Some(space::Next::Lead { from, to }) => {
                 Opinion::holding(Hold::Everything, Some(self.lead(from, to, None)))
             }
+            Some(space::Next::Wait(waiting)) => Opinion::holding(Hold::Nothing, Some(Plan::wait(waiting))),
             Some(space::Next::Refuse(refusal)) => {
                 Opinion::holding(Hold::Nothing, Some(Plan::refuse(refusal)))
             }
@@ -198,6 +242,7 @@ impl Step<'_> {
             Self::replace_lost,
             Self::replace_asked,
             Self::replace_on_lost_node,
+            Self::restore_consistency,
             Self::scale_in,
             Self::scale_out,
             Self::replace_for_class,
@@ -332,7 +377,7 @@ impl Step<'_> {
         if leader != id {
             return Plan::act(Action::RemoveMember { member: id, cluster: self.cluster() });
         }
-        match self.facts.serving().find(|successor| *successor != id) {
+        match self.facts.serving().find(|successor| *successor != id && !self.differs(*successor)) {
             Some(to) => self.lead(id, to, Some(id)),
             None => Plan::refuse(Refusal::NoSuccessor { leader: id }),
         }

@@ -26,7 +26,7 @@ pub fn plan(goal: &Goal, facts: &Assessment<'_>) -> Plan {
     let wishes = Wishes {
         size: 1,
         node_loss_grace_seconds: goal.node_loss_grace_seconds,
-        quota_bytes: None,
+        care: None,
         asked: &asked,
         switch: None,
         auth,

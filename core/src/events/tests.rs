@@ -135,6 +135,7 @@ fn told_while_serving(action: &Action, voters: u8, change: impl FnOnce(&mut Obse
             hash: None,
             alarms: BTreeSet::new(),
             space: None,
+            file: None,
             reaches: None,
         };
         seen.etcd.answers.insert(ordinal, Seen::Known(answer));

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::{
-    ALARMS, CERTIFICATE_EXPIRY, CERTIFICATE_RENEWAL, CONDITION, LEARNERS, MARGIN, MEMBERS, Metric, OBSERVED,
-    PHASE, READY, REFUSALS, ROLLOUT, Sample, WAITS, WANTED, by_condition, labelled, plain, seconds,
+    ALARMS, CERTIFICATE_EXPIRY, CERTIFICATE_RENEWAL, COMPARED, CONDITION, LEARNERS, MARGIN, MEMBERS, Metric,
+    OBSERVED, PHASE, READY, REFUSALS, ROLLOUT, Sample, WAITS, WANTED, by_condition, labelled, plain, seconds,
 };
 use crate::api::{EtcdClusterStatus, Phase};
 use crate::assess::{Assessment, MemberState, assess};
@@ -40,6 +40,7 @@ pub fn of_observation(goal: &Goal, seen: &Observed, plan: &Plan) -> Vec<Sample> 
         plain(&READY, count(facts.serving())),
         plain(&ROLLOUT, rollout_pending(goal, &facts)),
     ];
+    samples.extend(seen.etcd.compared.last.as_ref().map(|it| plain(&COMPARED, seconds(it.at))));
     if let Some(members) = facts.listed() {
         samples.extend(of_members(&facts, members));
     }

@@ -47,6 +47,9 @@ pub mod condition {
         /// Of an EtcdBackup: whether the continuous archive has everything; Unknown while its archiver does not respond; absent
         /// without one.
         ARCHIVING = "Archiving";
+        /// Whether all members returned the same hash of their data when the operator compared them last; absent before the first
+        /// comparison, with one member, and if `spec.maintenance.consistencyCheck` disables it.
+        DATA_CONSISTENT = "DataConsistent";
     }
 }
 
@@ -74,6 +77,8 @@ pub mod reason {
         APPROVAL_REQUIRED = "ApprovalRequired";
         /// The operator has to restart a member for a reason of its own, which stops writes.
         CONSENT_REQUIRED = "ConsentRequired";
+        /// Members are defragmented in the next maintenance window.
+        AWAITING_WINDOW = "AwaitingWindow";
         /// Volumes grow while members use them.
         VOLUMES_RESIZING = "VolumesResizing";
         /// The storage or the API server rejects another size of a volume.
@@ -170,7 +175,9 @@ pub mod reason {
         NO_SUCCESSOR = "NoSuccessor";
         /// The data needs the quota of the database.
         DATABASE_FULL = "DatabaseFull";
+        /// Members have different data.
         DATA_MISMATCH = "DataMismatch";
+        DATA_EQUAL = "DataEqual";
 
         // TLS and its certificates.
         CERTIFICATES_VALID = "CertificatesValid";

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::observed::{Answer, Etcd, Members, Ordinal, Process, Reclaimed, Seen, Unanswered};
+use crate::observed::{Answer, Compared, Etcd, Members, Ordinal, Process, Reclaimed, Seen, Unanswered};
 
 /// What one pod responded.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +28,8 @@ pub fn etcd(replies: &BTreeMap<Ordinal, Reply>) -> Etcd {
         silent_since: BTreeMap::new(),
         started: BTreeSet::new(),
         reclaimed: Reclaimed::default(),
+        compared: Compared::default(),
+        fragmented: BTreeSet::new(),
     }
 }
 

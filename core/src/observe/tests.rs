@@ -78,6 +78,7 @@ fn answer(member: u64, leader: u64) -> Answer {
         hash: None,
         alarms: Default::default(),
         space: None,
+        file: None,
         reaches: None,
     }
 }

@@ -22,7 +22,8 @@ impl WaitingOn {
             | Self::OtherNode { .. } => reason::NODE_LOST,
             Self::Fence { .. } | Self::ForcedStart { .. } => reason::RECOVERING_QUORUM,
             Self::Volumes { .. } => reason::INSPECTING_VOLUMES,
-            Self::Hashes { .. } => reason::COMPARING_DATA,
+            Self::Hashes { .. } | Self::Comparison { .. } => reason::COMPARING_DATA,
+            Self::Window { .. } => reason::AWAITING_WINDOW,
             Self::SetGone => reason::STATEFULSET_RECREATING,
             Self::OthersServe { .. } => reason::AWAITING_RECOVERY,
             Self::Template | Self::Preflight { .. } | Self::Rolled { .. } | Self::PodsBack { .. } => {
@@ -70,7 +71,8 @@ impl Refusal {
             Self::VersionPath(_) | Self::OldEntries { .. } => reason::VERSION_PATH,
             Self::VolumesCannotShrink { .. } => reason::VOLUMES_CANNOT_SHRINK,
             Self::ClassNeedsMembers { .. } => reason::STORAGE_CLASS_NEEDS_MEMBERS,
-            Self::HashesDiffer { .. } => reason::DATA_MISMATCH,
+            Self::HashesDiffer { .. } | Self::NoMajority { .. } => reason::DATA_MISMATCH,
+            Self::CorruptAgain => reason::ALARM_ACTIVE,
             Self::DatabaseFull { .. } => reason::DATABASE_FULL,
             Self::AccessDenied { .. } => reason::ACCESS_DENIED,
         }

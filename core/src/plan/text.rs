@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::{Action, Plan, Refusal, WaitingOn};
 use crate::api::Quantity;
-use crate::asked::{APPROVE_ROLLOUT, Accepted, RESTART};
+use crate::asked::{APPROVE_ROLLOUT, Accepted, REPLACE_MEMBER, RESTART};
 use crate::auth::{self, ROOT_ROLE, User};
 use crate::names::{ADOPT_ANNOTATION, ANNOTATION_OF, Names};
 use crate::observed::{MemberId, Observed, Ordinal};
@@ -170,10 +170,12 @@ impl Terms<'_> {
             Action::Compact { revision, cluster: _ } => {
                 format!("compact the history of keys up to revision {revision}, because the database is full")
             }
-            Action::Defragment { member, cluster: _ } => {
-                format!("defragment member {}, because its database is full", self.member(*member))
+            Action::Defragment { member, cause, cluster: _ } => {
+                format!("defragment member {}, because {}", self.member(*member), cause.words())
             }
-            Action::Disarm { cluster: _ } => "disarm the alarm NOSPACE and try a write".into(),
+            Action::Disarm { kind, cluster: _ } => {
+                format!("disarm the alarm {} and try a write", kind.name())
+            }
         }
     }
 
@@ -237,6 +239,21 @@ impl Terms<'_> {
                 self.pods(ordinals)
             ),
             WaitingOn::Hashes { missing } => format!("data hash from {}", self.members(missing)),
+            WaitingOn::Comparison { members, .. } if members.is_empty() => {
+                "a comparison of the data of all members, because etcd raised the alarm CORRUPT".into()
+            }
+            WaitingOn::Comparison { members, .. } => format!(
+                "a second comparison of data at another revision, before a member is replaced: other data than the majority in {}",
+                self.members(members)
+            ),
+            WaitingOn::Window { members, opens } => format!(
+                "a maintenance window to defragment {}: {}",
+                self.members(members),
+                match opens {
+                    Some(time) => format!("the next one opens at {time:.0}"),
+                    None => "set spec.maintenance.windows, because reads and writes stop meanwhile".into(),
+                }
+            ),
             WaitingOn::SetGone => "the StatefulSet to be deleted, to create it again".into(),
             WaitingOn::OthersServe { down } => {
                 format!("other members to serve before the next one is replaced: {}", self.members(down))
@@ -456,6 +473,15 @@ impl Terms<'_> {
                 )
             }
             Refusal::AccessDenied { identified } => self.access_denied(*identified),
+            Refusal::NoMajority { members } => format!(
+                "members {} hold different data and no majority agrees, so the operator changes no member: replace the members with \
+                 wrong data one at a time with the annotation {ANNOTATION_OF}{REPLACE_MEMBER}=ID, or restore a backup into a new \
+                 cluster",
+                self.members(members)
+            ),
+            Refusal::CorruptAgain => "etcd raised the alarm CORRUPT again within an hour, although all members return the same hash: \
+                see the logs of etcd, and run etcdctl alarm disarm"
+                .into(),
             Refusal::HashesDiffer { members } => format!(
                 "members {} hold different data: remove the wrong ones with etcdctl member remove, or set \
                  spec.storage.onStop to RetainAll",

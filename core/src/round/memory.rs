@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::consistency::Consistency;
 use super::elapsed;
 use super::handshakes::{Handshakes, Shown};
 use super::space::Space;
 use crate::assess::assess;
 use crate::auth::{self, Auth, RootPassword};
+use crate::intent::Thresholds;
 use crate::member::MemberProgress;
 use crate::observe::{Pods, Reply};
 use crate::observed::{Claim, Handshake, MemberId, Members, Observed, Ordinal};
@@ -47,6 +49,7 @@ pub struct Memory {
     /// What ports showed when they were asked last.
     shown: Shown,
     pub(super) space: Space,
+    pub consistency: Consistency,
 }
 
 impl Memory {
@@ -130,9 +133,14 @@ impl Memory {
         ages.filter_map(|age| UNTIL_NAMES_SPREAD.checked_sub(age)).filter(|rest| !rest.is_zero()).min()
     }
 
-    /// Whether etcd rejected writes when it was observed last, so that leadership might move before the leader is defragmented.
-    pub(crate) fn is_database_full(&self) -> bool {
-        self.space.is_full
+    /// Whether leadership might move before the leader is defragmented.
+    pub(crate) fn is_space_reclaimed(&self) -> bool {
+        self.space.is_reclaimed()
+    }
+
+    /// Which files have reached both thresholds.
+    pub fn note_files(&mut self, seen: &mut Observed, thresholds: Option<Thresholds>) {
+        self.space.note_files(seen, thresholds);
     }
 
     /// What etcd answered about its authentication, if it was asked, and which version of which Secret has the password of
@@ -162,6 +170,7 @@ impl Memory {
             self.note_started(members, &seen.claims);
         }
         seen.etcd.reclaimed = self.space.note(seen);
+        seen.etcd.compared = self.consistency.note(seen);
         seen.etcd.silent_since = self.silent.clone();
         seen.etcd.started = self.started.clone();
     }

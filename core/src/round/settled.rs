@@ -52,11 +52,11 @@ pub fn show_the_same(one: &Observed, other: &Observed) -> bool {
         auth,
         root_password,
     } = one;
-    let Etcd { answers, members, via, silent_since, started, reclaimed } = etcd;
+    let Etcd { answers, members, via, silent_since, started, reclaimed, compared, fragmented } = etcd;
     let same = |(one, other): (&Seen<Answer>, &Seen<Answer>)| match (one, other) {
         (Seen::Known(one), Seen::Known(other)) => {
-            let Answer { applied_index, commit_index, .. } = *one;
-            one == other || Answer { applied_index, commit_index, ..other.clone() } == *one
+            let Answer { applied_index, commit_index, file, .. } = *one;
+            one == other || Answer { applied_index, commit_index, file, ..other.clone() } == *one
         }
         (one, other) => one == other,
     };
@@ -64,7 +64,7 @@ pub fn show_the_same(one: &Observed, other: &Observed) -> bool {
     *via == theirs.via
         && *members == theirs.members
         && (silent_since, started) == (&theirs.silent_since, &theirs.started)
-        && *reclaimed == theirs.reclaimed
+        && (reclaimed, compared, fragmented) == (&theirs.reclaimed, &theirs.compared, &theirs.fragmented)
         && answers.keys().eq(theirs.answers.keys())
         && answers.values().zip(theirs.answers.values()).all(same)
         && (pods, preflights, nodes) == (&other.pods, &other.preflights, &other.nodes)
@@ -106,6 +106,7 @@ mod tests {
             hash: None,
             alarms: BTreeSet::new(),
             space: None,
+            file: None,
             reaches: None,
         }
     }

@@ -1,9 +1,10 @@
 use super::*;
 use crate::member::MemberProgress;
 use crate::observed::{
-    Alarm, Answer, Claim, ClusterId, Member, MemberId, Members, Ordinal, Reclaimed, Seen, Versions,
+    Alarm, AlarmKind, Answer, Claim, ClusterId, Comparison, DataHash, Member, MemberId, Members, Ordinal,
+    Reclaimed, Seen, Versions,
 };
-use crate::plan::WaitingOn;
+use crate::plan::{DefragmentationCause, WaitingOn};
 
 const CLOCK: Clock = Clock { now: Timestamp::UNIX_EPOCH, dice: 200 };
 const CLUSTER: ClusterId = ClusterId(0xc1);
@@ -106,6 +107,7 @@ fn three() -> Observed {
             hash: None,
             alarms: Default::default(),
             space: None,
+            file: None,
             reaches: None,
         };
         (ordinal, Seen::Known(answer))
@@ -269,6 +271,17 @@ fn full(is_full: bool, now: i64) -> Observed {
     seen
 }
 
+fn corrupt(is_corrupt: bool, now: i64) -> Observed {
+    let mut seen = full(is_corrupt, now);
+    for answer in seen.etcd.answers.values_mut() {
+        if let Seen::Known(answer) = answer {
+            let alarms = answer.alarms.iter().map(|it| Alarm { kind: Alarm::CORRUPT.into(), ..it.clone() });
+            answer.alarms = alarms.collect();
+        }
+    }
+    seen
+}
+
 #[test]
 fn what_was_done_about_a_full_database_is_remembered_until_the_alarm_is_over_also_without_a_response() {
     let mut round = Round::default();
@@ -277,24 +290,174 @@ fn what_was_done_about_a_full_database_is_remembered_until_the_alarm_is_over_als
         round.memory.note_silence(&mut seen);
         seen.etcd.reclaimed
     };
-    assert!(!round.memory.is_database_full());
+    assert!(!round.memory.is_space_reclaimed());
     assert_eq!(reclaimed(&mut round, true, 10), Reclaimed::default());
-    assert!(round.memory.is_database_full(), "members are asked whom they reach");
+    assert!(round.memory.is_space_reclaimed(), "members are asked whom they reach");
     round.stepped(&Action::Compact { revision: 41, cluster: CLUSTER }, Outcome::Done);
     let at = |second| Timestamp::from_second(second).expect("a time");
     assert_eq!(reclaimed(&mut round, true, 20).compacted, Some((41, at(20))));
     assert_eq!(reclaimed(&mut round, true, 30).compacted, Some((41, at(20))));
-    round.stepped(&Action::Defragment { member: MemberId(0xa1), cluster: CLUSTER }, silence());
-    round.stepped(&Action::Defragment { member: MemberId(0xa2), cluster: CLUSTER }, not_yet());
+    round.stepped(
+        &Action::Defragment { member: MemberId(0xa1), cause: DefragmentationCause::Full, cluster: CLUSTER },
+        silence(),
+    );
+    round.stepped(
+        &Action::Defragment { member: MemberId(0xa2), cause: DefragmentationCause::Full, cluster: CLUSTER },
+        not_yet(),
+    );
     assert_eq!(reclaimed(&mut round, true, 40).defragmented, [MemberId(0xa1)].into());
-    round.stepped(&Action::Disarm { cluster: CLUSTER }, Outcome::Done);
+    round.stepped(&Action::Disarm { kind: AlarmKind::NoSpace, cluster: CLUSTER }, Outcome::Done);
     assert_eq!(reclaimed(&mut round, true, 50).disarmed, None, "it is still active");
-    let expected = Reclaimed { disarmed: Some(at(60)), ..Reclaimed::default() };
+    let defragmented = [MemberId(0xa1)].into();
+    let expected = Reclaimed { disarmed: Some(at(60)), defragmented, compacted: None };
     assert_eq!(reclaimed(&mut round, false, 60), expected);
-    assert!(!round.memory.is_database_full());
+    assert!(!round.memory.is_space_reclaimed());
     assert_eq!(reclaimed(&mut round, true, 70), expected, "another alarm");
     // Another compaction makes another defragmentation worth it.
-    round.stepped(&Action::Defragment { member: MemberId(0xa1), cluster: CLUSTER }, Outcome::Done);
+    round.stepped(
+        &Action::Defragment { member: MemberId(0xa1), cause: DefragmentationCause::Full, cluster: CLUSTER },
+        Outcome::Done,
+    );
     round.stepped(&Action::Compact { revision: 50, cluster: CLUSTER }, Outcome::Done);
     assert_eq!(reclaimed(&mut round, true, 80).defragmented, [].into());
+}
+
+/// Of the members that [`full`] lists, in the order of their IDs.
+fn comparison(revision: i64, hashes: &[u32]) -> Option<Comparison> {
+    let hashes = (0xa0..).map(MemberId).zip(hashes.iter().copied()).collect();
+    Some(Comparison { at: Timestamp::UNIX_EPOCH, revision, hashes })
+}
+
+#[test]
+fn data_is_compared_once_in_an_interval_and_sooner_while_it_is_in_doubt() {
+    let at = |second| Timestamp::from_second(second).expect("a time");
+    let mut round = Round::default();
+    let is_due = |round: &Round, now: i64| round.memory.consistency.is_due(3600, "uid", at(now));
+    let note = |round: &mut Round, mut seen: Observed| {
+        round.memory.note_silence(&mut seen);
+        seen.etcd.compared
+    };
+    assert!(!is_due(&round, 100), "nothing was observed yet");
+    note(&mut round, full(false, 100));
+    assert!(is_due(&round, 100 + 600) && is_due(&round, 99), "within ten minutes, whatever clocks do");
+    let others = ["4f1c", "90ab", "c3d2", "7e55"];
+    let others = others.map(|uid| round.memory.consistency.is_due(3600, uid, at(400)));
+    assert!(others.contains(&true) && others.contains(&false), "not all clusters at once: {others:?}");
+
+    round.memory.consistency.compared(at(1000), comparison(41, &[1, 1, 1]));
+    assert_eq!(note(&mut round, full(false, 1001)).next, None);
+    assert!(!is_due(&round, 4599) && is_due(&round, 4600));
+    round.memory.consistency.compared(at(5000), None);
+    note(&mut round, full(false, 5001));
+    assert!(!is_due(&round, 5299) && is_due(&round, 5300), "a compaction can come between");
+
+    round.memory.consistency.compared(at(6000), comparison(42, &[1, 1, 2]));
+    let compared = note(&mut round, full(false, 6001));
+    assert_eq!((compared.next, compared.before), (Some(at(6030)), comparison(41, &[1, 1, 1])));
+    assert!(is_due(&round, 6030) && round.memory.consistency.is_in_doubt());
+    round.memory.consistency.compared(at(6030), comparison(42, &[1, 1, 2]));
+    assert_eq!(note(&mut round, full(false, 6031)).before, comparison(41, &[1, 1, 1]), "the same revision");
+    round.memory.consistency.compared(at(6060), comparison(43, &[1, 1, 1]));
+    assert_eq!(note(&mut round, full(false, 6061)).next, None);
+    assert!(!round.memory.consistency.is_in_doubt() && !is_due(&round, 6100));
+    round.memory.consistency.compared(at(7000), comparison(44, &[1, 2, 3]));
+    note(&mut round, full(false, 7001));
+    assert!(!is_due(&round, 7299) && is_due(&round, 7300), "a user ends it, and no comparison");
+}
+
+#[test]
+fn what_was_equal_before_the_alarm_proves_nothing_and_that_it_was_disarmed_is_remembered() {
+    let at = |second| Timestamp::from_second(second).expect("a time");
+    let mut round = Round::default();
+    let note = |round: &mut Round, mut seen: Observed| {
+        round.memory.note_silence(&mut seen);
+        seen.etcd.compared
+    };
+    note(&mut round, corrupt(false, 0));
+    round.memory.consistency.compared(at(10), comparison(41, &[1, 1, 1]));
+    assert!(note(&mut round, corrupt(false, 20)).last.is_some());
+    let compared = note(&mut round, corrupt(true, 30));
+    assert_eq!((compared.last, compared.before), (None, None));
+    assert!(round.memory.consistency.is_due(3600, "uid", at(30)), "at once");
+    let begun = |second| comparison(41, &[1, 1, 1]).map(|it| Comparison { at: at(second), ..it });
+    round.memory.consistency.compared(at(31), begun(29));
+    assert_eq!(note(&mut round, corrupt(true, 32)).last, None, "it began before the alarm");
+    assert!(round.memory.consistency.is_due(3600, "uid", at(32)), "at once");
+    round.memory.consistency.compared(at(34), begun(33));
+    assert!(note(&mut round, corrupt(true, 35)).last.is_some(), "of this alarm");
+    assert!(note(&mut round, corrupt(true, 5)).last.is_some(), "a clock was set back");
+    round.memory.consistency.compared(at(7), begun(6));
+    assert!(note(&mut round, corrupt(true, 8)).last.is_some(), "of this alarm");
+    round.stepped(&Action::Disarm { kind: AlarmKind::Corrupt, cluster: CLUSTER }, Outcome::Done);
+    assert_eq!(note(&mut round, corrupt(true, 40)).disarmed, None, "it is still active");
+    assert_eq!(note(&mut round, corrupt(false, 50)).disarmed, Some(at(50)));
+}
+
+#[test]
+fn members_are_compared_while_all_voters_serve_and_the_leader_is_the_last() {
+    let seen = full(false, 0);
+    let all = compared_members(&seen).expect("all serve");
+    let leader = seen.etcd.members.known().and_then(|members| members.leader);
+    assert_eq!((all.len(), all.last().map(|(_, id)| *id)), (3, leader));
+    let mut joining = seen.clone();
+    if let Seen::Known(members) = &mut joining.etcd.members {
+        members
+            .list
+            .insert(MemberId(0xa3), Member { learner: true, ..members.list[&MemberId(0xa0)].clone() });
+    }
+    assert_eq!(compared_members(&joining), Some(all), "etcd rejects the request at a learner");
+    let mut silent = seen.clone();
+    silent.etcd.answers.insert(Ordinal(1), Seen::Unknown(crate::observed::Unanswered::NoMember));
+    assert_eq!(compared_members(&silent), None);
+}
+
+#[test]
+fn files_that_have_reached_both_thresholds_are_fragmented_and_a_defragmentation_is_remembered_for_a_day() {
+    use crate::intent::Thresholds;
+    use crate::observed::File;
+    let mut round = Round::default();
+    let mut seen = full(false, 100);
+    let sizes = [(1000, 550), (1000, 551), (99, 10)];
+    for (answer, (size, in_use)) in seen.etcd.answers.values_mut().zip(sizes) {
+        if let Seen::Known(answer) = answer {
+            answer.file = Some(File { size, in_use });
+        }
+    }
+    round.memory.note_files(&mut seen, None);
+    assert!(seen.etcd.fragmented.is_empty() && !round.memory.is_space_reclaimed());
+    round.memory.note_files(&mut seen, Some(Thresholds { percent: 45, bytes: 100 }));
+    assert_eq!(seen.etcd.fragmented, [MemberId(0xa0)].into());
+    assert!(round.memory.is_space_reclaimed(), "leadership might move");
+    let cause = DefragmentationCause::Fragmented;
+    round.stepped(&Action::Defragment { member: MemberId(0xa0), cause, cluster: CLUSTER }, silence());
+    let note = |round: &mut Round, now: i64| {
+        let mut seen = full(false, now);
+        round.memory.note_silence(&mut seen);
+        seen.etcd.reclaimed.defragmented.len()
+    };
+    assert_eq!((note(&mut round, 200), note(&mut round, 86_599), note(&mut round, 86_600)), (1, 1, 0));
+}
+
+#[test]
+fn hashes_are_compared_only_if_all_members_returned_one_since_the_same_compaction() {
+    let returned = |hashes: &[Option<(u32, i64)>]| {
+        let hash = |it: &Option<(u32, i64)>| it.map(|(hash, compacted)| DataHash { hash, compacted });
+        let returned = (0xa0..).map(MemberId).zip(hashes.iter().map(hash)).collect();
+        Comparison::of(Timestamp::UNIX_EPOCH, 41, &returned)
+    };
+    assert_eq!(returned(&[Some((1, 7)), Some((2, 7)), Some((1, 7))]), comparison(41, &[1, 2, 1]));
+    assert_eq!(returned(&[Some((1, 7)), Some((2, 8)), Some((1, 7))]), None);
+    assert_eq!(returned(&[Some((1, 7)), None, Some((1, 7))]), None);
+}
+
+#[test]
+fn a_comparison_that_is_due_and_has_to_wait_is_no_reason_to_observe_all_the_time() {
+    let at = |second| Timestamp::from_second(second).expect("a time");
+    let mut round = Round::default();
+    let mut next = |now: i64| {
+        let mut seen = corrupt(true, now);
+        round.memory.note_silence(&mut seen);
+        seen.etcd.compared.next
+    };
+    assert_eq!((next(100), next(500)), (Some(at(110)), Some(at(510))));
 }

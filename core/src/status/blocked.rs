@@ -50,13 +50,27 @@ impl View<'_> {
             .iter()
             .map(|alarm| format!("{} on {}", alarm.kind, self.known_name(alarm.member)))
             .collect();
-        let is_refused = self.basis.plan.refusals.iter().any(|it| matches!(it, Refusal::DatabaseFull { .. }));
-        let way_out = match alarms.iter().all(|alarm| alarm.kind == Alarm::NOSPACE) {
-            true if is_refused => "etcd rejects writes: see condition Stalled",
-            true => "etcd rejects writes until the operator has reclaimed space",
-            false => "etcd rejects requests: remove the cause, then run etcdctl alarm disarm",
+        let all = |kind: &str| alarms.iter().all(|alarm| alarm.kind == kind);
+        let about_data = |it: &Refusal| matches!(it, Refusal::NoMajority { .. } | Refusal::CorruptAgain);
+        let refusals = &self.basis.plan.refusals;
+        let way_out = if all(Alarm::NOSPACE) {
+            match refusals.iter().any(|it| matches!(it, Refusal::DatabaseFull { .. })) {
+                true => "etcd rejects writes: see condition Stalled",
+                false => "etcd rejects writes until the operator has reclaimed space",
+            }
+        } else if all(Alarm::CORRUPT) && refusals.iter().any(about_data) {
+            "etcd rejects requests: see condition Stalled"
+        } else if all(Alarm::CORRUPT) && self.is_compared() {
+            "etcd rejects requests until the operator has replaced the members whose data differs from that of a majority"
+        } else {
+            "etcd rejects requests: remove the cause, then run etcdctl alarm disarm"
         };
         (!alarms.is_empty()).then(|| format!("alarm {}; {way_out}", described.join(", ")))
+    }
+
+    fn is_compared(&self) -> bool {
+        let voters = self.facts.listed().map_or(0, |members| members.voters().count());
+        self.basis.goal.consistency_interval_seconds.is_some() && !self.basis.goal.paused && voters > 1
     }
 
     /// With its pod, also while no quorum lists the members.

@@ -45,6 +45,10 @@ pub(super) fn of(view: &View<'_>, cluster: &EtcdCluster) -> Vec<Fact> {
         backup::healthy(&view.seen().backups)
             .map(|(value, reason, message)| fact(condition::BACKUP_HEALTHY, value, reason, message)),
     );
+    facts.extend(
+        view.consistency()
+            .map(|(value, reason, message)| fact(condition::DATA_CONSISTENT, value, reason, message)),
+    );
     facts
 }
 
@@ -253,7 +257,8 @@ fn at_rest(view: &View<'_>) -> (Value, &'static str, String) {
     if !not_applied.is_empty() || view.refused_rollout().is_some() {
         return (Value::False, reason::NOT_ROLLED_OUT, "edits not in effect, see condition Ready".into());
     }
-    if let Some(awaited) = view.basis.plan.waiting.iter().find(|it| matches!(it, WaitingOn::Consent { .. })) {
+    let is_for_later = |it: &&WaitingOn| matches!(it, WaitingOn::Consent { .. } | WaitingOn::Window { .. });
+    if let Some(awaited) = view.basis.plan.waiting.iter().find(is_for_later) {
         let message = format!("waiting for {}", view.terms().awaited(awaited));
         return (Value::False, awaited.reason(), message);
     }

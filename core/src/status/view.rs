@@ -152,7 +152,8 @@ impl<'a> View<'a> {
         let awaits_only_quorum = self.basis.plan.actions.is_empty()
             && self.basis.plan.waiting.iter().all(|it| {
                 let quorum = matches!(it, WaitingOn::Quorum { .. } | WaitingOn::Leader);
-                let by_itself = matches!(it, WaitingOn::Unpause) || it.member_on_lost_node().is_some();
+                let by_itself = matches!(it, WaitingOn::Unpause | WaitingOn::Comparison { .. })
+                    || it.member_on_lost_node().is_some();
                 quorum || by_itself || it.is_rotation()
             });
         // Members stay as they are.

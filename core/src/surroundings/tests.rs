@@ -338,6 +338,7 @@ fn least_available(reaches: Option<&[u64]>) -> Option<Value> {
         hash: None,
         alarms: Default::default(),
         space: None,
+        file: None,
         reaches: reaches.map(|ids| ids.iter().copied().map(MemberId).collect()),
     };
     seen.etcd.answers = (0..3).map(|it| (Ordinal(it), Seen::Known(answer(it)))).collect();

@@ -438,6 +438,7 @@ fn fill(seen: &mut Observed, ordinal: usize, slot: &Slot) {
         hash,
         alarms,
         space: None,
+        file: None,
         reaches: reaches.map(|bits| (0..9).filter(|it| bits & (1 << it) != 0).map(member_id).collect()),
     };
     match voice {

@@ -11,10 +11,10 @@ use etcd_operator_core::form::{Digest, Wanted};
 use etcd_operator_core::member::MemberProgress;
 use etcd_operator_core::names::ANNOTATION_OF;
 use etcd_operator_core::observed::{
-    Alarm, Answer, Backup, Blocked, Claim, Cluster, ClusterId, CopyResult, Exit, FormRecord, Formed,
-    LossSign, Member, MemberId, Members, Node, NodeLoss, Nodes, Observed, Order, Ordinal, Pod, Preflight,
-    PreflightState, Process, Reclaimed, Recovery, RequestedCopy, Resize, Seen, Set, Space, Unanswered,
-    Unread, VolumeForm,
+    Alarm, Answer, Backup, Blocked, Claim, Cluster, ClusterId, Compared, Comparison, CopyResult, Exit,
+    FormRecord, Formed, LossSign, Member, MemberId, Members, Node, NodeLoss, Nodes, Observed, Order, Ordinal,
+    Pod, Preflight, PreflightState, Process, Reclaimed, Recovery, RequestedCopy, Resize, Seen, Set, Space,
+    Unanswered, Unread, VolumeForm,
 };
 use etcd_operator_core::recovery::{Consent, Survivor};
 use etcd_operator_core::schedule::{Schedule, Window};
@@ -117,6 +117,12 @@ fn understand(words: &[&str], goal: &mut Goal, seen: &mut Observed) -> Result<()
             range(which, 10)?.try_for_each(|ordinal| read_preflight(Ordinal(ordinal as u8), rest, seen))
         }
         ("reclaimed", rest) => read_reclaimed(rest, &mut seen.etcd.reclaimed),
+        ("fragmented", [ids]) => {
+            let ids = ids.split(',').map(|id| hexadecimal(id).map(MemberId));
+            seen.etcd.fragmented = ids.collect::<Result<_>>()?;
+            Ok(())
+        }
+        ("compared", rest) => read_compared(rest, &mut seen.etcd.compared),
         ("backup", [name, rest @ ..]) => read_backup(name, rest, seen),
         ("claim" | "claims", [which, rest @ ..]) => {
             range(which, 10)?.try_for_each(|ordinal| read_claim(Ordinal(ordinal as u8), rest, seen))
@@ -209,6 +215,7 @@ fn read_goal(words: &[&str], goal: &mut Goal) -> Result<()> {
             "no-consent" => goal.recovery = None,
             consent if consent.starts_with("consent=") => goal.recovery = Some(read_consent(consent)?),
             "no-budget" => goal.disruption_budget = false,
+            "never-compared" => goal.consistency_interval_seconds = None,
             grace if grace.starts_with("grace=") => {
                 goal.node_loss_grace_seconds = number(grace.trim_start_matches("grace="))?;
             }
@@ -591,6 +598,30 @@ fn read_reclaimed(words: &[&str], reclaimed: &mut Reclaimed) -> Result<()> {
     Ok(())
 }
 
+/// `41@90 a0=1 a1=1 a2=2`: the revision, when, and the hash of each member. The next line is the comparison after it.
+fn read_compared(words: &[&str], compared: &mut Compared) -> Result<()> {
+    let (first, rest) = words.split_first().ok_or("compared REVISION@SECOND ...")?;
+    if *first == "forgotten" {
+        *compared = Compared::default();
+        return Ok(());
+    }
+    if let Some(second) = first.strip_prefix("disarmed=") {
+        compared.disarmed = Some(at(number(second)?));
+        return Ok(());
+    }
+    let (revision, second) = first.split_once('@').ok_or("compared REVISION@SECOND ...")?;
+    let hashes = rest.iter().map(|word| {
+        let (id, hash) = word.split_once('=').ok_or("MEMBER=HASH")?;
+        Ok((MemberId(hexadecimal(id)?), number(hash)?))
+    });
+    let hashes = hashes.collect::<Result<_>>()?;
+    let second = number(second)?;
+    compared.before = compared.last.take();
+    compared.last = Some(Comparison { at: at(second), revision: number(revision)?, hashes });
+    compared.next = Some(at(second + 30));
+    Ok(())
+}
+
 fn read_claim(ordinal: Ordinal, words: &[&str], seen: &mut Observed) -> Result<()> {
     seen.claims.remove(&ordinal);
     let uid = format!("claim-{ordinal}-uid");
@@ -661,6 +692,7 @@ fn read_member(id: MemberId, words: &[&str], seen: &mut Observed) -> Result<()> 
         hash: Some(1),
         alarms: BTreeSet::new(),
         space: None,
+        file: None,
         reaches: Some((0xa0..=0xaf).map(MemberId).collect()),
     };
     let (mut silent, mut unlisted, mut mute) = (false, false, false);

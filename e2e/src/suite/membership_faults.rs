@@ -14,6 +14,7 @@ mod many_nodes;
 mod missed_voter;
 mod no_names;
 mod no_room;
+mod other_data;
 mod quorum_lost;
 mod stillborn;
 mod stuck_learner;
@@ -75,6 +76,9 @@ pub fn tests(field: &Topology) -> Vec<Test> {
             .smoke(),
         field.shared("membership_faults::a_wiped_member_of_three_is_replaced", |c| {
             data_lost::one_of_three(c).boxed_local()
+        }),
+        field.shared("membership_faults::members_with_other_data_are_replaced", |c| {
+            other_data::replaced(c).boxed_local()
         }),
         field.shared("membership_faults::volumes_of_a_former_cluster_are_adopted", |c| {
             adoption::adopted(c).boxed_local()

@@ -48,6 +48,13 @@ pub const ALERTS: &[Alert] = &[
         summary: "{{ $value }} members of cluster {{ $labels.namespace }}/{{ $labels.name }} have raised the alarm {{ $labels.alarm }}",
     },
     Alert {
+        name: "EtcdDataInconsistent",
+        severity: Critical,
+        minutes: 1,
+        expression: r#"etcd_operator_cluster_condition{condition="DataConsistent",status="false"} == 1"#,
+        summary: "Members of cluster {{ $labels.namespace }}/{{ $labels.name }} have different data",
+    },
+    Alert {
         name: "EtcdVolumeFillingUp",
         severity: Critical,
         minutes: 10,

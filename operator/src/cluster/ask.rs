@@ -1,7 +1,8 @@
 //! Asks every pod of a cluster what goes on in it, all at the same time and each on its own.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use etcd_operator_core::auth::{self, Auth, Password};
 use etcd_operator_core::links::active_peers;
@@ -17,6 +18,9 @@ use crate::etcd::{self, EndpointStatus, Member};
 use crate::reach::{PodAddress, Reach};
 use crate::telemetry::chain;
 
+/// A stop waits for it. All of the data is read.
+const HASH_DEADLINE: Duration = Duration::from_secs(20);
+
 /// One pod to be asked.
 pub struct Endpoint {
     pub pod: PodAddress,
@@ -30,6 +34,8 @@ pub struct Asked {
     pub replies: BTreeMap<Ordinal, Reply>,
     /// Those whose etcd responded, to be called.
     pub reached: BTreeMap<Ordinal, Arc<Member>>,
+    /// The revision of the cluster that each of them has applied.
+    pub revisions: BTreeMap<Ordinal, i64>,
     /// What one of them reported about authentication, if it was asked.
     pub auth: Option<Auth>,
 }
@@ -131,6 +137,7 @@ impl Asked {
         for (ordinal, response) in responses {
             let reply = match response {
                 Response::Etcd(member, status, list) => {
+                    asked.revisions.insert(ordinal, status.revision);
                     if status.answer.linearizable {
                         revision = revision.min(status.revision);
                     }
@@ -165,11 +172,16 @@ impl Asked {
 
     /// Everybody is asked for the same revision, which everybody has.
     async fn compare_data(&mut self, revision: i64) {
-        let asking =
-            self.reached.iter().map(async |(&ordinal, member)| (ordinal, member.hash(revision).await));
-        for (ordinal, hash) in join_all(asking).await {
+        let asking = self
+            .reached
+            .iter()
+            .map(async |(&ordinal, member)| (ordinal, member.hash(revision, HASH_DEADLINE).await.ok()));
+        let hashes = join_all(asking).await;
+        // After a compaction that not all have seen, equal data has different hashes.
+        let compacted: BTreeSet<i64> = hashes.iter().filter_map(|(_, it)| Some((*it)?.compacted)).collect();
+        for (ordinal, hash) in hashes {
             if let Some(Reply::Etcd { answer, .. }) = self.replies.get_mut(&ordinal) {
-                answer.hash = hash.ok();
+                answer.hash = hash.map(|it| it.hash).filter(|_| compacted.len() == 1);
             }
         }
     }

@@ -103,7 +103,7 @@ impl Executor<'_> {
             MemberChange::CancelDowngrade => member.cancel_downgrade().await,
             MemberChange::Compact(revision) => member.compact(*revision).await,
             MemberChange::Defragment(_) => member.defragment().await,
-            MemberChange::Disarm => member.disarm().await,
+            MemberChange::Disarm(kind) => member.disarm(*kind).await,
             MemberChange::Auth(step) => {
                 let secret = self.observation.objects.root_password.as_deref();
                 member.change_auth(*step, secret.and_then(|it| Password::read(it).ok())).await

@@ -9,7 +9,7 @@ use etcd_operator_core::decide::Goal;
 use etcd_operator_core::names::Names;
 use etcd_operator_core::observe::{Objects, observe};
 use etcd_operator_core::observed::{MemberId, Observed, Ordinal};
-use etcd_operator_core::round::Memory;
+use etcd_operator_core::round::{Memory, compared_members};
 use etcd_operator_core::tls::Purpose;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -18,6 +18,7 @@ use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
 
 use super::ask::{Asked, Connections, Endpoint};
+use super::comparison::Comparing;
 use super::worker::Context;
 use super::{handshake, pods};
 use crate::credentials::{Credentials, Security, Unusable};
@@ -40,7 +41,7 @@ impl Observation {
         names: &Names,
         context: &Context,
         credentials: Result<Credentials, Unusable>,
-        connections: &mut Connections,
+        (connections, comparing): (&mut Connections, &mut Comparing),
         memory: &mut Memory,
     ) -> Self {
         // During a switch, pods differ.
@@ -61,6 +62,9 @@ impl Observation {
             Some(_) => BTreeMap::new(),
             None => objects.pods.iter().filter_map(|(&it, pod)| Some((it, endpoint(it, pod)?))).collect(),
         };
+        if let Some((at, comparison)) = comparing.completed() {
+            memory.consistency.compared(at, comparison);
+        }
         let unexplained = memory.note_missing(!objects.missing_pods().is_empty(), Timestamp::now());
         let set = objects.set.as_deref().filter(|_| unexplained);
         let questions = objects.questions(goal, memory, Timestamp::now());
@@ -78,6 +82,10 @@ impl Observation {
         let mut seen =
             observe(&objects, names, &asked.replies, &handshakes, &events, memory, Timestamp::now());
         memory.note_auth(&mut seen, asked.auth.clone(), objects.root_password(goal));
+        memory.note_files(&mut seen, goal.defragmentation);
+        if let Some(members) = compared_members(&seen).filter(|_| questions.compares) {
+            comparing.begin(&asked, &members);
+        }
         Self { objects, seen, asked }
     }
 

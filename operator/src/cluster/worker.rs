@@ -27,6 +27,7 @@ use tokio::sync::Notify;
 use tracing::Instrument;
 
 use super::ask::Connections;
+use super::comparison::Comparing;
 use super::execute::Executor;
 use super::foreign_reader::ForeignReaders;
 use super::member_watch::MemberWatch;
@@ -65,6 +66,7 @@ pub struct Worker {
     wake: Arc<Notify>,
     newest: Newest<Arc<EtcdCluster>>,
     connections: Connections,
+    comparing: Comparing,
     secrets: Secrets,
     foreign: ForeignReaders,
     /// When the next certificate has to be renewed.
@@ -80,6 +82,7 @@ impl Worker {
         Self {
             reporter: Reporter::new(&context),
             member_watch: MemberWatch::new(Arc::clone(&wake)),
+            comparing: Comparing::new(Arc::clone(&wake)),
             key,
             context,
             wake,
@@ -193,7 +196,7 @@ impl Worker {
         let nodes = node_addresses(&objects);
         let goal = Goal::of(checked.as_ref().map_err(Vec::as_slice), &objects, names, &nodes);
         let credentials = self.secrets.credentials(&objects, names);
-        let (connections, memory) = (&mut self.connections, &mut self.round.memory);
+        let (connections, memory) = ((&mut self.connections, &mut self.comparing), &mut self.round.memory);
         let observation = Observation::at(objects, &goal, names, &context, credentials, connections, memory);
         let mut observation = observation.instrument(traces::observation()).await;
         // What comes next on the way to another transport depends on what etcd lists.

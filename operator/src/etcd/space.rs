@@ -1,9 +1,9 @@
-//! Space in the databases of members.
+//! Space in the databases of members, and alarms.
 
 use std::time::Duration;
 
 use etcd_client::{AlarmAction, AlarmOptions, AlarmType, CompactionOptions, StatusResponse};
-use etcd_operator_core::observed::Space;
+use etcd_operator_core::observed::{AlarmKind, File, Space};
 
 use super::{CHANGE_DEADLINE, Error, Member};
 
@@ -32,16 +32,20 @@ impl Member {
             .map(drop)
     }
 
-    /// Of all members, and then tries whether the quota lets a write pass: a lease needs space like a key, and leaves no revision.
-    pub async fn disarm(&self) -> Result<(), Error> {
+    /// Of all members, and then tries whether a write passes: etcd treats a lease like a key, and it leaves no revision.
+    pub async fn disarm(&self, kind: AlarmKind) -> Result<(), Error> {
         let mut maintenance = self.client.maintenance_client();
         let call = "report its alarms";
-        let asked = maintenance.alarm(AlarmAction::Get, AlarmType::Nospace, None);
+        let type_ = match kind {
+            AlarmKind::NoSpace => AlarmType::Nospace,
+            AlarmKind::Corrupt => AlarmType::Corrupt,
+        };
+        let asked = maintenance.alarm(AlarmAction::Get, type_, None);
         let raised = self.within(CHANGE_DEADLINE, call, asked).await?;
-        for alarm in raised.alarms().iter().filter(|it| it.alarm() == AlarmType::Nospace) {
+        for alarm in raised.alarms().iter().filter(|it| it.alarm() == type_) {
             let mut of_member = AlarmOptions::new();
             of_member.with_member(alarm.member_id());
-            let disarmed = maintenance.alarm(AlarmAction::Deactivate, AlarmType::Nospace, Some(of_member));
+            let disarmed = maintenance.alarm(AlarmAction::Deactivate, type_, Some(of_member));
             self.within(CHANGE_DEADLINE, "disarm an alarm", disarmed).await?;
         }
         let mut leases = self.client.lease_client();
@@ -49,6 +53,12 @@ impl Member {
         let lease = self.within(CHANGE_DEADLINE, "grant a lease", granted).await?;
         self.within(CHANGE_DEADLINE, "revoke a lease", leases.revoke(lease.id())).await.map(drop)
     }
+}
+
+/// None if it is not known.
+pub(super) fn file(status: &StatusResponse) -> Option<File> {
+    let bytes = |size: i64| u64::try_from(size).ok().filter(|size| *size > 0);
+    Some(File { size: bytes(status.db_size())?, in_use: bytes(status.raft_used_db_size())? })
 }
 
 /// None if the size is not known.

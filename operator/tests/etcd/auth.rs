@@ -17,7 +17,7 @@ use testbed::build::STANDARD_ETCD;
 
 use crate::processes::{Processes, until};
 use crate::tls::{TLS, issued, security, serving};
-use crate::{names, refused, relied_on};
+use crate::{DEADLINE, names, refused, relied_on};
 
 const EVERYTHING: Questions = Questions { wanted: true, users: true, password: true };
 /// What costs no entry in the log.
@@ -119,7 +119,7 @@ async fn the_operator_can_do_all_of_its_work_under_authentication() {
 
         let status = member.status().await.expect("it answers");
         assert!(status.answer.linearizable && !status.answer.denied, "{version}");
-        member.hash(status.revision).await.expect("it hashes");
+        member.hash(status.revision, DEADLINE).await.expect("it hashes");
         let learner =
             member.add_learner(names().peer_url(Scheme::Https, Ordinal(1))).await.expect("accepted");
         assert_eq!(relied_on(&member).await.expect("it lists").list.len(), 2, "{version}");

@@ -1,6 +1,7 @@
 //! What real members answer, refuse and leave open.
 
 mod auth;
+mod corruption;
 mod downgrades;
 mod flags;
 mod judges;
@@ -26,6 +27,8 @@ use etcd_operator_core::version::Version;
 use processes::{Processes, in_time, until};
 use testbed::build::STANDARD_ETCD;
 
+/// Of a hash of all data.
+const DEADLINE: Duration = Duration::from_secs(20);
 const ONE_LEARNER: &str = "3.5.21";
 const TWO_LEARNERS: &str = "3.6.16";
 const VERSIONS: [&str; 2] = [ONE_LEARNER, TWO_LEARNERS];
@@ -64,9 +67,9 @@ async fn a_member_alone_tells_who_it_is_and_changes_its_members_one_by_one() {
         assert_eq!(said.answer.version, Version::parse(version));
         assert_eq!((said.answer.listed, said.answer.hash), (None, None));
         assert_eq!(listed(&member).await.expect("it lists"), 1);
-        let hash = member.hash(said.revision).await.expect("it hashes");
-        assert_eq!(member.hash(said.revision).await.expect("it hashes"), hash);
-        refused(member.hash(said.revision + 1000).await, "future revision");
+        let hash = member.hash(said.revision, DEADLINE).await.expect("it hashes");
+        assert_eq!(member.hash(said.revision, DEADLINE).await.expect("it hashes"), hash);
+        refused(member.hash(said.revision + 1000, DEADLINE).await, "future revision");
 
         let learner =
             member.add_learner(names().peer_url(Scheme::Http, Ordinal(1))).await.expect("one is accepted");

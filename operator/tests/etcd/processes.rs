@@ -90,6 +90,10 @@ impl Processes {
         self.members.directory().join("tls")
     }
 
+    pub fn data_dir(&self, ordinal: u8) -> PathBuf {
+        self.members.directory().join(name(ordinal))
+    }
+
     fn order(&self, members: impl IntoIterator<Item = (String, String)>) -> BootstrapOrder {
         BootstrapOrder {
             protocol_version: Protocol::CURRENT,
@@ -143,7 +147,7 @@ impl Processes {
             name: name(ordinal),
             host: host.into(),
             listen: self.pod(ordinal).address,
-            data_dir: self.members.directory().join(name(ordinal)).display().to_string(),
+            data_dir: self.data_dir(ordinal).display().to_string(),
             tls_dir: self.tls_dir().display().to_string(),
         };
         let mut command = Command::new(&self.program);

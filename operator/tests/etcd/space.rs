@@ -3,7 +3,7 @@
 use etcd_client::{Client, DeleteOptions, KvClient};
 use etcd_operator::etcd::EndpointStatus;
 use etcd_operator_core::etcd_config::CLIENT_PORT;
-use etcd_operator_core::observed::{Alarm, Space};
+use etcd_operator_core::observed::{Alarm, AlarmKind, Space};
 
 use crate::processes::{Processes, until};
 use crate::{ONE_LEARNER, TWO_LEARNERS, refused};
@@ -77,7 +77,7 @@ async fn a_full_database_has_room_again_after_compaction_defragmentation_and_dis
             let small = space(&cluster.serves(ordinal).await).size;
             assert!(small < QUOTA / 2 && small < large, "{version}: {large} to {small}");
         }
-        member.disarm().await.expect("there is room");
+        member.disarm(AlarmKind::NoSpace).await.expect("there is room");
         let after = cluster.serves(0).await;
         assert!(after.answer.alarms.is_empty() && after.answer.space.is_none());
         assert_eq!(after.revision, revision, "the write that is tried leaves no revision");
@@ -102,5 +102,30 @@ async fn a_database_that_is_full_of_data_stays_full_until_keys_are_deleted() {
         let deleted = cluster.serves(0).await.revision;
         assert!(deleted > revision);
         refused(member.compact(deleted + 1).await, "future revision");
+    }
+}
+
+#[tokio::test]
+async fn a_member_reports_how_much_of_its_file_is_unused() {
+    for version in [ONE_LEARNER, TWO_LEARNERS, NEWEST] {
+        let cluster = Processes::formed(version, 1).await;
+        let mut kv = client(&cluster).await;
+        for _ in 0..8 {
+            kv.put("key", vec![b'x'; 1 << 20], None).await.expect("it serves");
+        }
+        kv.put("key", "value", None).await.expect("it serves");
+        let member = cluster.member(0).await;
+        member.compact(cluster.serves(0).await.revision).await.expect("it is the current one");
+        let before = until("most of the file to be unused", async || {
+            // What a compaction frees counts as used until the next write.
+            kv.put("key", "value", None).await.expect("it serves");
+            let file = cluster.serves(0).await.answer.file?;
+            (file.unused_percent() > 45).then_some(file)
+        })
+        .await;
+        assert!(before.size > 8 << 20 && before.in_use < before.size / 2, "{version}: {before:?}");
+        member.defragment().await.expect("it serves");
+        let after = cluster.serves(0).await.answer.file.expect("it reports it");
+        assert!(after.size < before.size / 2, "{version}: {before:?} {after:?}");
     }
 }

@@ -244,6 +244,17 @@ fn is_in_effect(field: &str, recorder: &Recorder) -> bool {
         }
         // It is read when the node of a member is lost.
         "repair.nodeLossGraceSeconds" => seen && cluster["spec"]["repair"]["nodeLossGraceSeconds"] == 300,
+        // It is read when members are compared the next time, and there is one.
+        "maintenance.consistencyCheck.intervalSeconds" => {
+            seen && cluster["spec"]["maintenance"]["consistencyCheck"]["intervalSeconds"] == 60
+        }
+        // They are read at every observation, and the database is small.
+        "maintenance.defragmentation.minFragmentationPercent" => {
+            seen && cluster["spec"]["maintenance"]["defragmentation"]["minFragmentationPercent"] == 60
+        }
+        "maintenance.defragmentation.minSizeBytes" => {
+            seen && cluster["spec"]["maintenance"]["defragmentation"]["minSizeBytes"] == 1_000_000_000
+        }
         // It is read when the operator has a reason of its own to restart a member.
         "maintenance.windows" => {
             seen && cluster["spec"]["maintenance"]["windows"][0]["durationMinutes"] == 60

@@ -12,6 +12,7 @@ mod backups;
 mod cert_manager;
 mod certificates;
 mod collector;
+mod consistency;
 mod continuous;
 mod dashboards;
 mod faults;
@@ -81,6 +82,7 @@ fn trials() -> Vec<Trial> {
         trial("alerts_fire_for_members_that_are_down_and_clear", alerts::fire_and_clear),
         trial("dashboards_show_a_cluster_with_a_backup", dashboards::show_a_cluster),
         trial("space_of_a_full_database_is_reclaimed", space::reclaimed),
+        trial("members_with_mostly_unused_files_are_defragmented", space::tidied),
         trial("one_member_continues_with_consent_after_a_majority_is_lost", recovery::with_consent),
         trial("one_member_of_another_release_continues_with_consent", recovery::of_other_releases)
             .with_ignored_flag(true),
@@ -108,14 +110,20 @@ fn trials() -> Vec<Trial> {
             .with_ignored_flag(true),
     ];
     for version in [inside::TWO_LEARNERS, inside::ONE_LEARNER, inside::NEWEST] {
-        let mut switched = |name: &str, test: fn(&'static str), always: bool| {
+        let mut with_version = |name: &str, test: fn(&'static str), always: bool| {
             let name = format!("{name}_{}", version.replace('.', "_"));
             let ignored = !always || version != inside::TWO_LEARNERS;
             trials.push(trial(&name, move || test(version)).with_ignored_flag(ignored));
         };
-        switched("the_transport_changes_while_clients_write", switching::there_and_back, true);
-        switched("a_switch_that_is_reverted_turns_around", switching::reverted, false);
-        switched("a_switch_survives_an_outage_of_all_members", switching::outage, false);
+        with_version("the_transport_changes_while_clients_write", switching::there_and_back, true);
+        with_version("a_switch_that_is_reverted_turns_around", switching::reverted, false);
+        with_version("a_switch_survives_an_outage_of_all_members", switching::outage, false);
+        with_version("a_member_with_other_data_is_replaced_while_clients_write", consistency::replaced, true);
+        with_version(
+            "a_leader_with_other_data_is_replaced_and_the_alarm_is_disarmed",
+            consistency::disarmed,
+            true,
+        );
     }
     for scenario in sweep::ALL {
         let mut swept = |what: &str, version: &'static str, test: fn(Scenario)| {

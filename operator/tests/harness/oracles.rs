@@ -114,8 +114,11 @@ async fn contradictions(namespace: &str, recorder: &Recorder) -> BTreeSet<String
     let mut listed: Vec<Value> = Vec::new();
     for member in ORDINALS.map(|ordinal| Member::new(namespace, ordinal)) {
         // A linearizable read, as etcd itself makes it.
-        // A member whose database is full serves reads.
-        if matches!(get((member.address, METRICS_PORT), "/health?exclude=NOSPACE").await, Ok((200, _))) {
+        // A member whose database is full or that has raised an alarm serves reads.
+        if matches!(
+            get((member.address, METRICS_PORT), "/health?exclude=NOSPACE&exclude=CORRUPT").await,
+            Ok((200, _))
+        ) {
             healthy.insert(format!("{CLUSTER}-{}", member.ordinal));
             if let Ok((_, body)) =
                 member.get(PEER_PORT, &member.identity(recorder, Purpose::Peer), "/members").await

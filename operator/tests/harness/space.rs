@@ -57,3 +57,38 @@ pub fn reclaimed() {
         stage.end().await;
     });
 }
+
+/// Of all members, while a client writes.
+pub fn tidied() {
+    world().runtime.block_on(async {
+        let mut stage = Stage::start(world()).await;
+        let maintenance = json!({"defragmentation": {"minSizeBytes": 8 << 20}});
+        stage
+            .create(json!({"size": SIZE, "version": inside::TWO_LEARNERS, "maintenance": maintenance}))
+            .await;
+        let mut kv = client(&stage, 0).await.kv_client();
+        let mut revision = 0;
+        for _ in 0..12 {
+            let written = kv.put("key", vec![b'x'; 1 << 20], None).await.expect("it serves");
+            revision = written.header().expect("it has one").revision();
+        }
+        stage.write();
+        kv.put("key", "value", None).await.expect("it serves");
+        kv.compact(revision, None).await.expect("it is not compacted yet");
+        let begun = Instant::now();
+        for ordinal in 0..SIZE {
+            loop {
+                let mut maintenance = client(&stage, ordinal).await.maintenance_client();
+                let size = maintenance.status().await.map_or(i64::MAX, |it| it.db_size());
+                if size < 8 << 20 {
+                    break;
+                }
+                assert!(begun.elapsed() < LIMIT, "member {ordinal} has {size}");
+                tokio::time::sleep(Duration::from_millis(200)).await;
+            }
+        }
+        println!("all members are defragmented after {:.1} s", begun.elapsed().as_secs_f64());
+        stage.until("ready", |it| Until::Ready(SIZE).holds(it)).await;
+        stage.end().await;
+    });
+}

@@ -234,6 +234,10 @@ fn send(leader: &mut Server, follower: &mut Server, truth: &mut Truth, now: Tick
         }
         return;
     }
+    // A member that joins receives the database of its leader.
+    if follower.data.log.is_empty() {
+        follower.data.rotten = leader.data.rotten;
+    }
     let upto = last.min(previous + CHUNK);
     for index in previous..upto {
         let entry = &leader.data.log[index];

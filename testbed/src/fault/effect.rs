@@ -26,6 +26,11 @@ pub(super) enum Effect {
         namespace: String,
         claim: String,
     },
+    Alter {
+        volume: Volume,
+        value: String,
+        to: String,
+    },
     Fill {
         volume: Volume,
         leave_bytes: u64,
@@ -66,6 +71,11 @@ impl Effect {
                 namespace: namespace.clone(),
                 claim: claim.clone(),
             },
+            Fault::AlterValue { namespace, claim, value, to } => Self::Alter {
+                volume: volume::of_claim(bed, namespace, claim).await?,
+                value: value.clone(),
+                to: to.clone(),
+            },
             Fault::FillDisk { namespace, claim, leave_bytes } => Self::Fill {
                 volume: volume::of_claim(bed, namespace, claim).await?,
                 leave_bytes: *leave_bytes,
@@ -88,6 +98,7 @@ impl Effect {
             Self::Wipe(volume) => volume.wipe(),
             Self::DamageLog(volume) => volume.damage_log(),
             Self::Delete { volume, namespace, claim } => volume.delete(bed, namespace, claim).await,
+            Self::Alter { volume, value, to } => volume.alter(value, to),
             Self::Fill { volume, leave_bytes } => volume.fill(id, *leave_bytes),
             Self::FailGrowth(_) => Ok(()),
             Self::DenyNames { names } => name::deny(bed.layout(), names),
@@ -101,6 +112,7 @@ impl Effect {
             | Self::Wipe(_)
             | Self::DamageLog(_)
             | Self::Delete { .. }
+            | Self::Alter { .. }
             | Self::FailGrowth(_) => Ok(()),
             Self::Pause(selection) => selection.resume(),
             Self::Cut(cut) => cut.end(id).await,
@@ -128,6 +140,7 @@ impl Effect {
             | Self::Wipe(_)
             | Self::DamageLog(_)
             | Self::Delete { .. }
+            | Self::Alter { .. }
             | Self::Fill { .. }
             | Self::FailGrowth(_) => &[],
         }

@@ -18,6 +18,7 @@ pub enum Kind {
     WipeVolume,
     DamageLog,
     DeleteVolume,
+    AlterValue,
     FillDisk,
     FailGrowth,
     DenyNames,
@@ -46,6 +47,7 @@ impl Kind {
             Self::WipeVolume => "wipe-volume",
             Self::DamageLog => "damage-log",
             Self::DeleteVolume => "delete-volume",
+            Self::AlterValue => "alter-value",
             Self::FillDisk => "fill-disk",
             Self::FailGrowth => "fail-growth",
             Self::DenyNames => "deny-names",
@@ -72,6 +74,7 @@ impl Kind {
             Self::WipeVolume => Undo::Impossible("the files are deleted"),
             Self::DamageLog => Undo::Impossible("the log is damaged"),
             Self::DeleteVolume => Undo::Impossible("the PVC, the volume and its files are deleted"),
+            Self::AlterValue => Undo::Impossible("the value is overwritten"),
             Self::FillDisk => Undo::Restores("the testbed removed the file that filled the volume"),
             Self::FailGrowth => Undo::Restores("the volume can grow again"),
             Self::DenyNames => Undo::Restores("DNS returns the names again"),
@@ -92,6 +95,7 @@ impl Fault {
             Self::WipeVolume { .. } => Kind::WipeVolume,
             Self::DamageLog { .. } => Kind::DamageLog,
             Self::DeleteVolume { .. } => Kind::DeleteVolume,
+            Self::AlterValue { .. } => Kind::AlterValue,
             Self::FillDisk { .. } => Kind::FillDisk,
             Self::FailGrowth { .. } => Kind::FailGrowth,
             Self::DenyNames { .. } => Kind::DenyNames,
@@ -129,6 +133,9 @@ impl std::fmt::Display for Fault {
             }
             Self::DeleteVolume { namespace, claim } => {
                 write!(f, "deleted PVC {namespace}/{claim} and its volume")
+            }
+            Self::AlterValue { namespace, claim, value, to } => {
+                write!(f, "replaced {value:?} by {to:?} in the volume of PVC {namespace}/{claim}")
             }
             Self::FillDisk { namespace, claim, leave_bytes } => {
                 write!(f, "filled the volume of PVC {namespace}/{claim} except {leave_bytes} bytes")

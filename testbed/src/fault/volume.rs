@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::{FaultError, Result, damage};
+use super::{FaultError, Result, alter_value, damage};
 use crate::cluster::Testbed;
 use crate::layout::Layout;
 use crate::process::until;
@@ -72,6 +72,11 @@ impl Volume {
     pub fn damage_log(&self) -> Result<()> {
         damage::log(&self.mount)
             .map_err(FaultError::machine(format_args!("damage the log in volume {}", self.name)))
+    }
+
+    pub fn alter(&self, value: &str, to: &str) -> Result<()> {
+        alter_value(&self.mount, value.as_bytes(), to.as_bytes())
+            .map_err(FaultError::machine(format_args!("alter a value in volume {}", self.name)))
     }
 
     /// Deletes both objects as if nothing protected them. The provisioner then takes the disk away.

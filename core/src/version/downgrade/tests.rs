@@ -28,6 +28,7 @@ fn answer(text: &str) -> Answer {
         hash: None,
         alarms: Default::default(),
         space: None,
+        file: None,
         reaches: None,
     }
 }

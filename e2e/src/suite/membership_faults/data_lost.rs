@@ -107,7 +107,7 @@ async fn replaced_volume(context: &Context, cluster: &Operated, pod: &str) -> Re
     Ok(former)
 }
 
-/// A member that has lost its data.
+/// A member that has lost its data, or has other data.
 pub(super) struct Former {
     pod: String,
     id: u64,
