@@ -13,6 +13,7 @@ use crate::auth::{Auth, RootPassword};
 use crate::form::Digest;
 use crate::member::MemberProgress;
 use crate::request::Object;
+use crate::restores::Replacement;
 use crate::tls::{Authority, Certificate, Flaw, Given, Purpose, Schemes, Section, Transport};
 use crate::version::Version;
 use crate::version::downgrade::Downgrade;
@@ -117,6 +118,12 @@ pub struct Observed {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub preflights: BTreeMap<Ordinal, Preflight>,
     pub claims: BTreeMap<Ordinal, Claim>,
+    /// With the data that an EtcdRestore has prepared, by what the EtcdCluster says of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restored: Option<Claim>,
+    /// Claims of clusters with this name whose volumes are called something else, by their names.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub elsewhere: BTreeMap<String, Claim>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub secrets: BTreeMap<Purpose, Secret>,
     /// The certificate that a user gives for the client port; none if the operator issues it.
@@ -234,7 +241,13 @@ pub struct Cluster {
     /// The EtcdRestore that created it, and that gives it its data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restore: Option<String>,
-    /// The recovery that its data comes from. No decision depends on it.
+    /// What an EtcdRestore has prepared in place of its data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replacement: Option<Replacement>,
+    /// The status says what its volumes are called.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub names_volumes: bool,
+    /// The recovery or the EtcdRestore that its data comes from. No decision depends on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incarnation: Option<String>,
 }
@@ -296,6 +309,9 @@ pub struct Set {
     /// The previous cluster whose volumes its pods accept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adopts: Option<String>,
+    /// What its volumes are called, if those of the cluster are called something else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other_volumes: Option<String>,
 }
 
 /// What a volume is asked to be like.
@@ -321,6 +337,7 @@ impl Set {
             terminating: false,
             volumes: None,
             adopts: None,
+            other_volumes: None,
         }
     }
 }
@@ -485,6 +502,9 @@ pub struct Claim {
     /// It was created before the StatefulSet that is there, so perhaps from another template.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub precedes_set: bool,
+    /// The UID of the EtcdRestore that has replaced its data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaced_by: Option<String>,
 }
 
 /// A Secret with a certificate, without any key.
@@ -573,7 +593,7 @@ pub struct Answer {
     pub hash: Option<u32>,
     /// Every alarm of the cluster that this member knows.
     pub alarms: BTreeSet<Alarm>,
-    /// Its database, only while an alarm is active.
+    /// Its database, only while an alarm is active or its data is about to be replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub space: Option<Space>,
     /// The members that it can connect to; none if it did not report them. Asked only while a member is about to be restarted
@@ -701,6 +721,8 @@ impl Observed {
                 moved_leader: None,
                 rotation: None,
                 restore: None,
+                replacement: None,
+                names_volumes: false,
                 incarnation: None,
             },
             order: None,
@@ -710,6 +732,8 @@ impl Observed {
             pods: BTreeMap::new(),
             preflights: BTreeMap::new(),
             claims: BTreeMap::new(),
+            restored: None,
+            elsewhere: BTreeMap::new(),
             secrets: BTreeMap::new(),
             given: None,
             transport: None,
