@@ -31,7 +31,8 @@ pub use quantity::Quantity;
 pub use recovery::{AUTO, AcceptDataLoss, Recovery};
 pub use repair::{MAX_NODE_LOSS_GRACE_SECONDS, MIN_NODE_LOSS_GRACE_SECONDS, Repair};
 pub use restore::{
-    EtcdRestore, EtcdRestoreSpec, EtcdRestoreStatus, RestorePhase, RestoreSource, RestoreType, RevisionBump,
+    EtcdRestore, EtcdRestoreSpec, EtcdRestoreStatus, OldVolumes, Replace, Replaced, RestorePhase,
+    RestoreSource, RestoreType, RevisionBump,
 };
 pub use storage::{DeletePolicy, StopPolicy, Storage, TemplateMetadata, VolumeClaimTemplate};
 pub use verdicts::{FieldVerdict, VERDICTS, Verdict};

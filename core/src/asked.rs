@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     fn read(annotations: &[(&str, &str)]) -> (Asked, Vec<&'static str>) {
-        let names = Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() };
+        let names = Names::new("ns", "kv", "cluster.local");
         let annotations =
             annotations.iter().map(|(name, value)| (format!("{ANNOTATION_OF}{name}"), (*value).to_owned()));
         let (asked, malformed) = Asked::read(&annotations.collect(), &names);

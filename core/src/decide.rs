@@ -14,6 +14,7 @@ mod membership;
 mod opinion;
 mod peer_urls;
 mod recovery;
+mod replace;
 mod roll;
 mod space;
 mod step;
@@ -44,6 +45,7 @@ use crate::tls::{Profiles, Switch, Transport, chosen_profiles};
 use crate::validate::Problem;
 pub use delete::grace_seconds;
 pub(crate) use recovery::{Loss, Remnant};
+pub use replace::is_due as is_replacing;
 pub use roll::Reason;
 pub(crate) use roll::{Roll, Trial};
 pub(crate) use volumes::Volumes;
@@ -254,7 +256,7 @@ pub fn decide(goal: &Goal, seen: &Observed) -> Plan {
     if goal.size == 0 && restored_by.is_some() {
         return decide(&Goal { size: 1, ..goal.clone() }, seen);
     }
-    if let Some(plan) = foreign_volumes(goal, seen) {
+    if let Some(plan) = replace::unclear_volumes(goal, seen).or_else(|| foreign_volumes(goal, seen)) {
         return plan;
     }
     let certificates = certificates::missing(goal, seen);
@@ -273,17 +275,28 @@ pub fn decide(goal: &Goal, seen: &Observed) -> Plan {
     if let Some(restore) = restored_by.filter(|_| facts.quorum == Quorum::NotBootstrapped) {
         return Plan::wait(WaitingOn::Restore { restore: restore.clone() });
     }
+    match replace::plan(goal, &facts) {
+        None => lead(goal, &facts),
+        Some(Ok(plan)) => plan,
+        // Everything else goes on, and nothing else is announced as being over.
+        Some(Err(obstacle)) => lead(goal, &facts).then(Plan::wait(obstacle)),
+    }
+}
+
+/// What is certain is done: the concerns about members, and what is left beside them.
+fn lead(goal: &Goal, facts: &Assessment<'_>) -> Plan {
+    let seen = facts.seen;
     // A stop restarts nothing that serves, but it needs pods that can start: without a quorum, and for the last member.
-    let stuck = stop::needs_starts(goal, &facts);
-    let roll = Roll::new(goal, &facts).filter(|_| goal.size > 0 || stuck);
+    let stuck = stop::needs_starts(goal, facts);
+    let roll = Roll::new(goal, facts).filter(|_| goal.size > 0 || stuck);
     let without_members = roll.as_ref().filter(|_| facts.listed().is_none() || goal.size == 0);
     let forms = without_members.map(Roll::keep_forms).filter(|plan| !plan.is_settled());
-    let urgent = forms.or_else(|| recovery::plan(goal, &facts));
+    let urgent = forms.or_else(|| recovery::plan(goal, facts));
     if let Some(plan) = urgent.or_else(|| without_members.and_then(Roll::mend)) {
         return plan;
     }
     if seen.is_access_denied() {
-        return certificates::renewals(goal, seen).then(authentication::without_access(&facts));
+        return certificates::renewals(goal, seen).then(authentication::without_access(facts));
     }
     let volumes = Volumes::new(goal, seen);
     if facts.quorum == Quorum::NotBootstrapped {
@@ -293,7 +306,7 @@ pub fn decide(goal: &Goal, seen: &Observed) -> Plan {
         return ending;
     }
     let plan = match goal.size {
-        0 => stop::plan(goal, &facts),
+        0 => stop::plan(goal, facts),
         size => {
             let (asked, switch) = (&goal.asked, goal.switch.as_ref());
             let (auth, roll) = (&goal.auth, roll.as_ref());
@@ -312,7 +325,7 @@ pub fn decide(goal: &Goal, seen: &Observed) -> Plan {
                 roll,
                 volumes: volumes.as_ref(),
             };
-            let plan = membership::plan(wishes, &facts);
+            let plan = membership::plan(wishes, facts);
             // What is impossible blocks nothing else.
             let refusals = volumes.filter(|_| plan.is_settled()).map(|it| it.refusals(facts.listed()));
             plan.then(refusals.unwrap_or_default())
@@ -322,7 +335,7 @@ pub fn decide(goal: &Goal, seen: &Observed) -> Plan {
     if !plan.actions.is_empty() {
         return plan;
     }
-    let renewals = certificates::renewals(goal, seen).then(authentication::next(goal, &facts));
+    let renewals = certificates::renewals(goal, seen).then(authentication::next(goal, facts));
     let leftovers = roll::leftovers(goal, roll.as_ref(), seen);
     let mut rotation = certificates::rotation(goal, seen);
     // Nothing is under way while members wait for consent to their restarts.

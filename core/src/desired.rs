@@ -123,7 +123,7 @@ impl Desired<'_> {
         labels.extend(self.names.selector());
         labels.insert(names::CLUSTER_UID_LABEL.into(), self.intent.uid.clone());
         let metadata = ObjectMeta {
-            name: Some(names::DATA_VOLUME.into()),
+            name: Some(self.names.volumes.clone()),
             labels: Some(labels),
             annotations: Some(storage.annotations.clone()).filter(|annotations| !annotations.is_empty()),
             ..ObjectMeta::default()

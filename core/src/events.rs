@@ -50,6 +50,8 @@ pub fn of_action(action: &Action, goal: &Goal, names: &Names, seen: &Observed) -
     Some(match action {
         Action::AddFinalizer
         | Action::LabelClaim { .. }
+        | Action::RetireClaim { .. }
+        | Action::RecordVolumes { .. }
         | Action::SetTemplate { .. }
         | Action::RecordCleared { .. }
         | Action::RecordTls { .. }
@@ -141,6 +143,16 @@ pub fn of_action(action: &Action, goal: &Goal, names: &Names, seen: &Observed) -
         Action::EndRecovery { uid: _ } => {
             Event::normal(event::RECOVERY_ENDED, "Recover", "the order for the recovery is deleted")
         }
+        Action::ReplaceData { replacement: data } => Event::normal(
+            event::DATA_REPLACED,
+            "Restore",
+            format!(
+                "the cluster continues as {} with the data of EtcdRestore {}; its previous data stays on: {}",
+                data.cluster,
+                data.restore,
+                terms.volumes(&seen.claims.keys().copied().collect::<Vec<_>>())
+            ),
+        ),
         Action::SetReplicas { replicas } => replicas_set(*replicas, terms, seen),
         Action::AdoptClaim { ordinal, uid: _ } => Event::normal(
             event::VOLUME_ADOPTED,

@@ -50,6 +50,10 @@ pub const ARCHIVE_ANNOTATION: &str = "etcd.etcd.io/archive";
 /// On an EtcdCluster that an EtcdRestore creates, and on everything else that it creates: which EtcdRestore it is. Until its data
 /// is there, no member of the cluster starts.
 pub const RESTORE_ANNOTATION: &str = "etcd.etcd.io/restore";
+/// On an EtcdCluster whose data an EtcdRestore replaces: what is restored, and with consent to replace which data.
+pub const REPLACE_ANNOTATION: &str = "etcd.etcd.io/replace-data";
+/// On claims with data that was replaced: the UID of the EtcdRestore. No member starts on them any more.
+pub const REPLACED_BY_LABEL: &str = "etcd.etcd.io/replaced-by";
 /// On an EtcdCluster: other namespaces whose EtcdBackups can refer to it, separated by commas; on an EtcdBackup, those whose
 /// EtcdRestores can.
 pub const ALLOW_FROM_ANNOTATION: &str = "etcd.etcd.io/allow-from-namespaces";
@@ -57,8 +61,10 @@ pub const ALLOW_FROM_ANNOTATION: &str = "etcd.etcd.io/allow-from-namespaces";
 pub const PROOF_ANNOTATION: &str = "etcd.etcd.io/proof";
 /// On the Secret of the client port: when the operator wrote it with a certificate that a user has issued.
 pub const COPIED_ANNOTATION: &str = "etcd.etcd.io/copied-at";
-/// The volume of a pod, and the beginning of its claim's name.
+/// The volume of a pod, and the beginning of its claim's name, unless an EtcdRestore has replaced the data of the cluster.
 pub const DATA_VOLUME: &str = "data";
+/// Of the UID of an EtcdRestore, in the name of volumes.
+const UID_DIGITS: usize = 8;
 
 /// What the objects of one cluster are called. The cluster domain is part of peer URLs, so it never changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,17 +72,32 @@ pub struct Names {
     pub namespace: String,
     pub cluster: String,
     pub domain: String,
+    /// What the volumes of members are called in their pods, and the beginning of the names of their claims.
+    pub volumes: String,
 }
 
 impl Names {
+    /// Those of a cluster whose data was never replaced.
+    pub fn new(namespace: &str, cluster: &str, domain: &str) -> Self {
+        let volumes = DATA_VOLUME.into();
+        Self { namespace: namespace.into(), cluster: cluster.into(), domain: domain.into(), volumes }
+    }
+
     /// Those of a cluster. Its domain stays what it was when it was created.
     pub fn of(cluster: &EtcdCluster, default_domain: &str) -> Self {
-        let recorded = cluster.status.as_ref().and_then(|status| status.domain.clone());
+        let status = cluster.status.as_ref();
+        let recorded = status.and_then(|status| status.domain.clone());
         Self {
             namespace: cluster.metadata.namespace.clone().unwrap_or_default(),
             cluster: cluster.metadata.name.clone().unwrap_or_default(),
             domain: recorded.unwrap_or_else(|| default_domain.to_owned()),
+            volumes: status.and_then(|it| it.volume_name.clone()).unwrap_or_else(|| DATA_VOLUME.into()),
         }
+    }
+
+    /// The same with other volumes.
+    pub fn with_volumes(&self, volumes: &str) -> Self {
+        Self { volumes: volumes.into(), ..self.clone() }
     }
 
     pub fn pod(&self, ordinal: Ordinal) -> String {
@@ -85,7 +106,7 @@ impl Names {
 
     /// As the StatefulSet controller calls it.
     pub fn claim(&self, ordinal: Ordinal) -> String {
-        format!("{DATA_VOLUME}-{}-{ordinal}", self.cluster)
+        format!("{}-{}-{ordinal}", self.volumes, self.cluster)
     }
 
     pub fn peer_service(&self) -> String {
@@ -176,8 +197,21 @@ impl Names {
     }
 
     pub fn ordinal_of_claim(&self, claim: &str) -> Option<Ordinal> {
-        ordinal_behind(claim, &format!("{DATA_VOLUME}-{}", self.cluster))
+        ordinal_behind(claim, &format!("{}-{}", self.volumes, self.cluster))
     }
+
+    /// What the volumes are called that this claim would be one of, if it has the name of a member's.
+    pub fn volumes_of_claim(&self, claim: &str) -> Option<String> {
+        let (volumes, _) = claim.split_once('-')?;
+        self.with_volumes(volumes).ordinal_of_claim(claim).map(|_| volumes.to_owned())
+    }
+}
+
+/// What the volumes are called that an EtcdRestore makes for a cluster with data. Without a dash, no claim has the name of one of a
+/// cluster with another name.
+pub fn volumes_of_restore(uid: &str) -> String {
+    let digits = uid.chars().filter(char::is_ascii_alphanumeric).take(UID_DIGITS);
+    format!("{DATA_VOLUME}{}", digits.collect::<String>().to_lowercase())
 }
 
 /// Reads `3` off `kv-3`, but nothing off `kv-03` or `kv-a-3`.
@@ -192,7 +226,7 @@ mod tests {
     use super::*;
 
     fn names() -> Names {
-        Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() }
+        Names::new("ns", "kv", "cluster.local")
     }
 
     #[test]
@@ -220,6 +254,23 @@ mod tests {
         assert_eq!(names().ordinal_of_claim("data-kv-10"), Some(Ordinal(10)));
         for other in ["kv-a-3", "kv", "kv-", "kv-03", "kv-300", "kw-3"] {
             assert_eq!(names().ordinal_of_pod(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn volumes_of_a_restore_are_nobody_elses() {
+        let volumes = volumes_of_restore("FEEDBEEF-1234-5678");
+        assert_eq!(volumes, "datafeedbeef");
+        let restored = names().with_volumes(&volumes);
+        let claim = restored.claim(Ordinal(0));
+        assert_eq!(claim, "datafeedbeef-kv-0");
+        assert_eq!(
+            (restored.ordinal_of_claim(&claim), names().ordinal_of_claim(&claim)),
+            (Some(Ordinal(0)), None)
+        );
+        assert_eq!(names().volumes_of_claim(&claim), Some(volumes));
+        for other in ["data-a-kv-0", "datafeedbeef-a-kv-0", "kv-0", "data-kv"] {
+            assert_eq!(names().volumes_of_claim(other), None, "{other}");
         }
     }
 }

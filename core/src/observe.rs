@@ -33,7 +33,9 @@ use crate::decide::{Goal, OnStop};
 use crate::foreign::{Foreign, NotRead};
 use crate::form::{Digest, Form, Record, adopts, member_config};
 use crate::intent;
-use crate::names::{CLUSTER_UID_LABEL, COPIED_ANNOTATION, FINALIZER, MEMBER_ID_LABEL, Names};
+use crate::names::{
+    CLUSTER_UID_LABEL, COPIED_ANNOTATION, FINALIZER, MEMBER_ID_LABEL, Names, REPLACED_BY_LABEL,
+};
 use crate::observed::{
     self, Claim, Cluster, ClusterId, FormRecord, Formed, Handshake, MemberId, Observed, Order, Ordinal,
     Owner, Resize, Seen, Set, Taken, Unread, Versions, VolumeForm,
@@ -60,6 +62,10 @@ pub struct Objects {
     pub pods: Pods,
     pub preflights: Pods,
     pub claims: BTreeMap<Ordinal, Arc<PersistentVolumeClaim>>,
+    /// The claim with what [`restored_names`] names.
+    pub restored: Option<Arc<PersistentVolumeClaim>>,
+    /// All others with the label of the cluster.
+    pub elsewhere: Vec<Arc<PersistentVolumeClaim>>,
     /// With private keys, which nothing in here reads.
     pub secrets: BTreeMap<Purpose, Arc<Secret>>,
     /// What a user gives for the client port; none if the operator issues that certificate.
@@ -113,6 +119,15 @@ pub struct Questions {
     pub links: bool,
     /// Whether the data of all members is compared. That takes longer than a round, so it happens beside them.
     pub compares: bool,
+    /// Its revision and the space that it needs, which it reports while an alarm is active, too.
+    pub space: bool,
+}
+
+/// The names of the volumes with data that is about to replace that of the cluster, if there is any.
+pub fn restored_names(object: &EtcdCluster, names: &Names) -> Option<Names> {
+    let Cluster { replacement, formed, .. } = cluster(object);
+    let order = replacement.filter(|order| formed.is_some_and(|formed| formed.id == order.replaces))?;
+    Some(names.with_volumes(&order.volumes))
 }
 
 impl Objects {
@@ -188,7 +203,8 @@ impl Objects {
         let asks = || goal.size < self.replicas() || self.loses_node(now) || rolls();
         let links = formed.is_some() && !deleting && (recovers || asks());
         let compares = formed.is_some() && !deleting && !recovers && self.compares_data(goal, memory, now);
-        Questions { listed: formed.is_none(), hash, links, compares }
+        let space = self.restored.is_some();
+        Questions { listed: formed.is_none(), hash, links, compares, space }
     }
 
     /// Not while members are added, removed or restarted, unless their data is in doubt.
@@ -373,6 +389,7 @@ pub fn observe(
             terminating: set.metadata.deletion_timestamp.is_some(),
             volumes: volume_form(set),
             adopts: set.spec.as_ref().and_then(|spec| adopts(&spec.template)),
+            other_volumes: volume_name(set).filter(|it| *it != names.volumes),
         }),
         record: record.map(|(uid, record)| FormRecord {
             uid,
@@ -388,6 +405,8 @@ pub fn observe(
         pods: BTreeMap::new(),
         preflights: objects.preflights.iter().map(|(&it, pod)| (it, preflight::of(pod, now))).collect(),
         claims: objects.claims.iter().map(|(&ordinal, it)| (ordinal, claim(it, set))).collect(),
+        restored: objects.restored.as_deref().map(|it| claim(it, set)),
+        elsewhere: objects.elsewhere.iter().map(|it| (it.name_any(), claim(it, set))).collect(),
         secrets: objects.secrets.iter().map(|(&purpose, it)| (purpose, secret(it))).collect(),
         given: objects.given.as_ref().map(|it| it.read(names, Issuance::of(&objects.certificate))),
         transport: objects.transport(),
@@ -485,6 +504,8 @@ fn cluster(cluster: &EtcdCluster) -> Cluster {
             .and_then(|it| it.rotate_ca.as_ref())
             .map(|it| (it.token.clone(), it.authorities.iter().cloned().collect())),
         restore: restores::Mark::on(cluster).map(|mark| mark.name),
+        replacement: restores::Replacement::on(cluster),
+        names_volumes: status.is_some_and(|status| status.volume_name.is_some()),
         incarnation: status.and_then(|status| status.incarnation.clone()),
         // Without a time it bootstrapped long ago.
         formed: id.map(|id| Formed { id, since: since.unwrap_or(Timestamp::UNIX_EPOCH) }),
@@ -569,6 +590,7 @@ fn claim(claim: &PersistentVolumeClaim, set: Option<&StatefulSet>) -> Claim {
         class: claim.spec.as_ref().and_then(|spec| spec.storage_class_name.clone()),
         resize: claim.status.as_ref().and_then(resize),
         precedes_set: set_created.is_some_and(|set| created(&claim.metadata).is_some_and(|it| it < set)),
+        replaced_by: label(REPLACED_BY_LABEL),
     }
 }
 
@@ -581,6 +603,10 @@ fn secret(secret: &Secret) -> observed::Secret {
     let data = secret.data.as_ref();
     let (next, given) = (tls::read_next(data), tls::read_given(data));
     observed::Secret { uid: uid(secret), certificate, next, given, copied }
+}
+
+fn volume_name(set: &StatefulSet) -> Option<String> {
+    set.spec.as_ref()?.volume_claim_templates.as_ref()?.first()?.metadata.name.clone()
 }
 
 fn volume_form(set: &StatefulSet) -> Option<VolumeForm> {

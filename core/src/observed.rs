@@ -15,6 +15,7 @@ use crate::foreign::NotRead;
 use crate::form::Digest;
 use crate::member::MemberProgress;
 use crate::request::Object;
+use crate::restores::Replacement;
 use crate::tls::{Authority, Certificate, Flaw, Given, Purpose, Schemes, Section, Transport};
 use crate::version::Version;
 use crate::version::downgrade::Downgrade;
@@ -120,6 +121,12 @@ pub struct Observed {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub preflights: BTreeMap<Ordinal, Preflight>,
     pub claims: BTreeMap<Ordinal, Claim>,
+    /// With the data that an EtcdRestore has prepared, by what the EtcdCluster says of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restored: Option<Claim>,
+    /// Claims of clusters with this name whose volumes are called something else, by their names.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub elsewhere: BTreeMap<String, Claim>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub secrets: BTreeMap<Purpose, Secret>,
     /// The certificate that a user gives for the client port; none if the operator issues it.
@@ -240,7 +247,13 @@ pub struct Cluster {
     /// The EtcdRestore that created it, and that gives it its data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restore: Option<String>,
-    /// The recovery that its data comes from. No decision depends on it.
+    /// What an EtcdRestore has prepared in place of its data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replacement: Option<Replacement>,
+    /// The status says what its volumes are called.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub names_volumes: bool,
+    /// The recovery or the EtcdRestore that its data comes from. No decision depends on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incarnation: Option<String>,
 }
@@ -302,6 +315,9 @@ pub struct Set {
     /// The previous cluster whose volumes its pods accept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adopts: Option<String>,
+    /// What its volumes are called, if those of the cluster are called something else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other_volumes: Option<String>,
 }
 
 /// What a volume is asked to be like.
@@ -327,6 +343,7 @@ impl Set {
             terminating: false,
             volumes: None,
             adopts: None,
+            other_volumes: None,
         }
     }
 }
@@ -491,6 +508,9 @@ pub struct Claim {
     /// It was created before the StatefulSet that is there, so perhaps from another template.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub precedes_set: bool,
+    /// The UID of the EtcdRestore that has replaced its data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaced_by: Option<String>,
 }
 
 /// A Secret with a certificate, without any key.
@@ -584,7 +604,7 @@ pub struct Answer {
     pub hash: Option<u32>,
     /// Every alarm of the cluster that this member knows.
     pub alarms: BTreeSet<Alarm>,
-    /// Its database, only while an alarm is active.
+    /// Its database, only while an alarm is active or its data is about to be replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub space: Option<Space>,
     /// The file of its database. It changes with every write, so decisions read [`Etcd::fragmented`].
@@ -746,6 +766,8 @@ impl Observed {
                 moved_leader: None,
                 rotation: None,
                 restore: None,
+                replacement: None,
+                names_volumes: false,
                 incarnation: None,
             },
             order: None,
@@ -755,6 +777,8 @@ impl Observed {
             pods: BTreeMap::new(),
             preflights: BTreeMap::new(),
             claims: BTreeMap::new(),
+            restored: None,
+            elsewhere: BTreeMap::new(),
             secrets: BTreeMap::new(),
             given: None,
             transport: None,

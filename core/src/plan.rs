@@ -18,6 +18,7 @@ use crate::decide::Reason;
 use crate::form::Digest;
 use crate::observed::{AlarmKind, ClusterId, Exit, MemberId, Observed, Ordinal, Unanswered};
 use crate::request::Object;
+use crate::restores::Replacement;
 use crate::tls::{Cause, Copy, Purpose, Rejection, Schemes, Section, Stage, Tally};
 use crate::version::{Version, path};
 
@@ -52,6 +53,20 @@ pub enum Action {
     },
     EndRecovery {
         uid: String,
+    },
+    /// Writes down that no member starts on this volume any more, for the EtcdRestore with this UID.
+    RetireClaim {
+        ordinal: Ordinal,
+        uid: String,
+        by: String,
+    },
+    /// Writes into the status which volumes and which cluster ID the members have from now on.
+    ReplaceData {
+        replacement: Replacement,
+    },
+    /// Writes into the status what the volumes are called.
+    RecordVolumes {
+        volumes: String,
     },
     /// Writes a Secret with a new certificate.
     IssueCertificate {
@@ -249,6 +264,9 @@ impl Action {
             | Self::PrepareRecovery
             | Self::ArmRecovery { .. }
             | Self::EndRecovery { .. }
+            | Self::RetireClaim { .. }
+            | Self::ReplaceData { .. }
+            | Self::RecordVolumes { .. }
             | Self::CreateOrder { .. }
             | Self::ArmOrder { .. }
             | Self::DeleteOrder { .. }
@@ -298,6 +316,8 @@ impl Action {
                 | Self::RemoveFinalizer
                 | Self::RecordFormed { .. }
                 | Self::RecordIncarnation { .. }
+                | Self::ReplaceData { .. }
+                | Self::RecordVolumes { .. }
                 | Self::Accept(_)
         )
     }
@@ -362,6 +382,11 @@ pub enum WaitingOn {
     /// This EtcdRestore gives the cluster its data, and no other bootstraps it.
     Restore {
         restore: String,
+    },
+    /// The members do not stop yet for the data of this EtcdRestore.
+    Replacement {
+        restore: String,
+        obstacle: Obstacle,
     },
     Formation {
         missing: Vec<Ordinal>,
@@ -585,9 +610,54 @@ impl WaitingOn {
     }
 }
 
+/// Why the data of a cluster is not replaced now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub enum Obstacle {
+    /// No pod can be made from a spec that breaks rules.
+    InvalidSpec,
+    /// The claim with the restored data was deleted.
+    VolumeGone,
+    /// It is not released yet.
+    NotPrepared,
+    /// The stop that the spec asks for deletes all volumes.
+    StopDeletes,
+    Bootstrapping,
+    /// One member is about to continue without the others.
+    Recovering,
+    /// The nodes of these are lost.
+    NodeLost {
+        ordinals: Vec<Ordinal>,
+    },
+    ChangesVersion {
+        from: Version,
+        to: Version,
+    },
+    /// The data is of another minor version than the members would have.
+    OtherVersion {
+        prepared: Version,
+        runs: Version,
+    },
+    /// The peer URL in the data has another scheme than the members use.
+    OtherTransport,
+    /// Clients would not notice: the cluster has a revision as high as the one that the restored data begins with.
+    Revisions {
+        revision: i64,
+        above: i64,
+    },
+}
+
 /// What will not be done until somebody changes something.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum Refusal {
+    /// An EtcdRestore has replaced the data on them.
+    ReplacedVolumes {
+        ordinals: Vec<Ordinal>,
+    },
+    /// Claims with data and another name than the cluster would use are in the way.
+    VolumesElsewhere {
+        claims: Vec<String>,
+        cluster_uid: String,
+    },
     /// Volumes of a former cluster of the same name are in the way.
     ForeignVolumes {
         ordinals: Vec<Ordinal>,

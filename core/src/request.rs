@@ -23,6 +23,7 @@ use crate::form::Digest;
 use crate::names::Names;
 use crate::observed::{AlarmKind, ClusterId, MemberId, Observed, Ordinal};
 use crate::plan::Action;
+use crate::restores::Replacement;
 use crate::tls::{Copy, Purpose, Scheme, Schemes, Section, Stage, certificate_resource};
 use crate::version::Version;
 pub use http::{Target, http};
@@ -93,6 +94,10 @@ pub enum Change {
     RecordFormed(ClusterId, Timestamp),
     /// Which recovery the data comes from.
     RecordIncarnation(String),
+    /// What the members have from now on.
+    ReplaceData(Replacement, Timestamp),
+    /// What the volumes are called.
+    RecordVolumes(String),
     /// An order for a recovery.
     CreateRecovery,
     /// With the survivor, and the UID of the pod that it runs in.
@@ -125,6 +130,8 @@ pub enum Change {
     CreatePreflight(String),
     /// From a previous cluster of this name.
     Adopt,
+    /// Of a claim: its data was replaced by the EtcdRestore with this UID.
+    Retire(String),
     /// Writes down whose data a claim holds.
     Label(MemberId),
     /// What a claim asks for, in bytes.
@@ -198,6 +205,11 @@ pub fn request(action: &Action, seen: &Observed, turn: usize) -> Option<Request>
         Action::RecordIncarnation { ref incarnation } => {
             etcd_cluster(Change::RecordIncarnation(incarnation.clone()))
         }
+        Action::ReplaceData { ref replacement } => {
+            etcd_cluster(Change::ReplaceData(replacement.clone(), seen.now))
+        }
+        Action::RecordVolumes { ref volumes } => etcd_cluster(Change::RecordVolumes(volumes.clone())),
+        Action::RetireClaim { ordinal, ref uid, ref by } => claim(ordinal, uid, Change::Retire(by.clone())),
         Action::PrepareRecovery => write(Object::Order, OnlyIf::Absent, Change::CreateRecovery),
         Action::ArmRecovery { ref uid, survivor, ref pod } => {
             let change = Change::ArmRecovery(survivor, pod.clone());

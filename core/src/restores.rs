@@ -3,6 +3,8 @@
 //! A restore is a bootstrap with one member. The request that creates the EtcdCluster states that it is restored, so no
 //! member of it starts before its volume has the data. A Job makes the data on the volume of the first member; when that is in the status and the Job
 //! is gone, the label of the claim says whose data it is, and the cluster starts as after a stop.
+//!
+//! Data that replaces that of a cluster is made in the same way, beside it (`replace.rs`).
 
 mod begin;
 pub mod events;
@@ -10,6 +12,8 @@ mod intent;
 mod job;
 mod mark;
 mod outcome;
+mod replace;
+mod replacement;
 mod request;
 mod start;
 mod status;
@@ -21,9 +25,11 @@ use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
-use crate::api::{EtcdBackup, EtcdCluster, EtcdRestore, EtcdRestoreStatus, RestorePhase, RunStatus};
+use crate::api::{
+    EtcdBackup, EtcdCluster, EtcdRestore, EtcdRestoreStatus, RestorePhase, RestoreType, RunStatus,
+};
 use crate::desired::Desired;
-use crate::names::{CLUSTER_UID_LABEL, FINALIZER, Names, reason};
+use crate::names::{CLUSTER_UID_LABEL, DATA_VOLUME, FINALIZER, Names, reason, volumes_of_restore};
 use crate::observed::Ordinal;
 use crate::runs::{AGAIN, FIRST_RETRY, Failed, MAX_RETRIES, is_passing};
 use crate::validate::{Problem, validate};
@@ -31,6 +37,7 @@ pub use intent::{Choice, Intent, backup_of};
 use intent::{Obstacle, final_failure};
 pub use mark::{Attempt, Mark};
 pub use outcome::{Run, State, Success};
+pub use replacement::Replacement;
 pub use request::{Write, http, report};
 
 pub struct Seen<'a> {
@@ -38,8 +45,10 @@ pub struct Seen<'a> {
     /// The one that it names, if that exists.
     pub backup: Option<&'a EtcdBackup>,
     pub cluster: Option<&'a EtcdCluster>,
-    /// All with the name of the cluster, by the ordinal of their member.
+    /// All of the cluster that have the names of [`volumes_of`], by the ordinal of their member.
     pub claims: &'a BTreeMap<Ordinal, PersistentVolumeClaim>,
+    /// The names of claims whose data it has replaced.
+    pub replaced: &'a [String],
     /// Of this EtcdRestore.
     pub runs: &'a [Run],
     /// The operator's own image, which has the programs.
@@ -109,11 +118,14 @@ pub fn decide(seen: &Seen<'_>) -> Decision {
     }
     let before = seen.restore.status.clone().unwrap_or_default();
     if is_over(&before) {
-        return Decision { writes: end_jobs(seen), ..nothing };
+        let mut writes = end_jobs(seen);
+        writes.extend(replace::take_back(seen, &before));
+        return Decision { writes, ..nothing };
     }
-    let Next { recorded, standing, mut writes } = match &before.incarnation {
-        None => begin::begin(seen, &before),
-        Some(uid) => proceed(seen, &before, uid),
+    let Next { recorded, standing, mut writes } = match (&before.replaced, &before.incarnation) {
+        (Some(replaced), _) => replace::proceed(seen, &before, replaced),
+        (None, Some(uid)) => proceed(seen, &before, uid),
+        (None, None) => begin::begin(seen, &before),
     };
     let is_news = recorded != before || matches!(standing, Standing::Failed(_) | Standing::Completed);
     // What the next steps rely on has to be in the status first.
@@ -142,6 +154,25 @@ fn is_over(status: &EtcdRestoreStatus) -> bool {
     status.completion_time.is_some() || status.phase == Some(RestorePhase::Completed)
 }
 
+/// The name of the EtcdCluster that it is about. Whose data it replaces does not change once consent is accepted.
+pub fn cluster_of(restore: &EtcdRestore) -> &str {
+    let status = restore.status.as_ref().filter(|status| status.replaced.is_some());
+    status.and_then(|status| status.restored_cluster.as_deref()).unwrap_or(&restore.spec.cluster_name)
+}
+
+/// What the volumes are called on which it makes data.
+pub fn volumes_of(restore: &EtcdRestore) -> String {
+    let status = restore.status.as_ref();
+    let replaces = match status.filter(|status| status.incarnation.is_some()) {
+        Some(status) => status.replaced.is_some(),
+        None => restore.spec.restore_type == Some(RestoreType::Replace),
+    };
+    match restore.uid().filter(|_| replaces) {
+        Some(uid) => volumes_of_restore(&uid),
+        None => DATA_VOLUME.into(),
+    }
+}
+
 /// The cluster is there, and waits for its data.
 fn proceed(seen: &Seen<'_>, before: &EtcdRestoreStatus, uid: &str) -> Next {
     let name = before.restored_cluster.clone().unwrap_or_default();
@@ -168,7 +199,8 @@ fn proceed(seen: &Seen<'_>, before: &EtcdRestoreStatus, uid: &str) -> Next {
 /// Until the volume has the data.
 fn prepare(seen: &Seen<'_>, before: &EtcdRestoreStatus, cluster: &EtcdCluster) -> Next {
     let name = cluster.name_any();
-    if cluster.status.as_ref().is_some_and(|status| status.cluster_id.is_some()) {
+    let has_data = cluster.status.as_ref().is_some_and(|status| status.cluster_id.is_some());
+    if has_data && before.replaced.is_none() {
         let message = format!(
             "EtcdCluster {name} bootstrapped without the copy: delete it with its volumes, and create another EtcdRestore"
         );
@@ -215,6 +247,7 @@ fn ended(seen: &Seen<'_>, before: &EtcdRestoreStatus, run: &Run) -> Next {
             served_revision: Some(restored.served_revision),
             restored_size: i64::try_from(restored.bytes).ok(),
             replayed_revisions: *replayed,
+            replaced: replace::with_made(before.replaced.clone(), run),
             copy_name: copy.as_ref().map(|copy| copy.name.to_string()).or(before.copy_name.clone()),
             ..recorded
         },
@@ -229,8 +262,12 @@ fn after_failure(seen: &Seen<'_>, before: &EtcdRestoreStatus, run: &RunStatus) -
     let retries = u32::try_from(run.retries).unwrap_or(u32::MAX);
     if !is_passing(failure) || retries >= MAX_RETRIES {
         let word = reason::ALL.iter().find(|it| **it == failure).copied().unwrap_or(reason::RUN_FAILED);
+        let way_out = match before.replaced {
+            Some(_) => "is as it was: create another EtcdRestore",
+            None => "has no data: delete it with its volumes, and create another EtcdRestore",
+        };
         let message = format!(
-            "{}; EtcdCluster {} has no data: delete it with its volumes, and create another EtcdRestore",
+            "{}; EtcdCluster {} {way_out}",
             run.message.clone().unwrap_or_default(),
             before.restored_cluster.clone().unwrap_or_default()
         );
@@ -264,13 +301,14 @@ fn attempt(seen: &Seen<'_>, before: &EtcdRestoreStatus, cluster: &EtcdCluster) -
     if !has_domain || !cluster.finalizers().iter().any(|it| it == FINALIZER) {
         return Next::working(before, &format!("EtcdCluster {name} is being prepared"), Vec::new());
     }
-    let names = Names::of(cluster, seen.domain);
+    let names = Names::of(cluster, seen.domain).with_volumes(&volumes_of(seen.restore));
     let desired = Desired { intent: &of_cluster, names: &names, agent_image: seen.image, operator: None };
-    let plan = job::Plan { restore: seen.restore, intent: &intent, desired: &desired };
+    let replaces = before.replaced.is_some();
+    let plan = job::Plan { restore: seen.restore, intent: &intent, desired: &desired, replaces };
     match seen.claims.get(&Ordinal(0)) {
         None => {
             let create = vec![Write::CreateClaim(Box::new(plan.claim()))];
-            Next::working(before, &format!("creating the volume of {}", names.pod(Ordinal(0))), create)
+            Next::working(before, &format!("creating volume {}", names.claim(Ordinal(0))), create)
         }
         Some(claim) if claim.metadata.deletion_timestamp.is_some() || !is_of(claim, cluster) => {
             let message = format!("claim {} is being deleted, or is of another cluster", claim.name_any());
@@ -282,6 +320,7 @@ fn attempt(seen: &Seen<'_>, before: &EtcdRestoreStatus, cluster: &EtcdCluster) -
                 claim_uid: claim.uid().unwrap_or_default(),
                 retries: u32::try_from(retries).unwrap_or(u32::MAX),
                 generation: generation(seen.restore),
+                made: plan.made(),
             };
             let mark = Mark { attempt: Some(attempt), ..Mark::of(seen.restore) };
             let create = vec![Write::CreateJob(Box::new(plan.job(&mark)))];
@@ -310,5 +349,7 @@ fn generation(restore: &EtcdRestore) -> i64 {
 
 #[cfg(test)]
 mod properties;
+#[cfg(test)]
+mod replacing;
 #[cfg(test)]
 mod tests;

@@ -20,7 +20,8 @@ use etcd_operator_core::plan::{Action, DefragmentationCause};
 use etcd_operator_core::request::{
     Change, Object, OnlyIf, Request, Role, Target, Write, http, report, request,
 };
-use etcd_operator_core::tls::{Cause, Copy, Purpose, Schemes, Section, Stage};
+use etcd_operator_core::restores::Replacement;
+use etcd_operator_core::tls::{Cause, Copy, Purpose, Scheme, Schemes, Section, Stage};
 use etcd_operator_core::validate::validate;
 use etcd_operator_core::version::Version;
 use k8s_openapi::ByteString;
@@ -81,6 +82,9 @@ fn actions(form: &Digest) -> Vec<(Action, Observed)> {
         (Action::ArmRecovery { uid: uid(), survivor: ONE, pod: "pod-uid".into() }, order.clone()),
         (Action::RecordIncarnation { incarnation: uid() }, nothing.clone()),
         (Action::EndRecovery { uid: uid() }, order.clone()),
+        (Action::RetireClaim { ordinal: ONE, uid: uid(), by: "restore-uid".into() }, running.clone()),
+        (Action::ReplaceData { replacement: replacement() }, nothing.clone()),
+        (Action::RecordVolumes { volumes: "datanew".into() }, nothing.clone()),
         (Action::DeleteOrder { uid: uid() }, order),
         (Action::SetReplicas { replicas: 3 }, nothing),
         (Action::SetReplicas { replicas: 5 }, running.clone()),
@@ -126,6 +130,20 @@ fn actions(form: &Digest) -> Vec<(Action, Observed)> {
     ]
 }
 
+fn replacement() -> Replacement {
+    Replacement {
+        restore: "back".into(),
+        uid: "restore-uid".into(),
+        replaces: CLUSTER,
+        cluster: ClusterId(0xc9),
+        volumes: "datanew".into(),
+        claim: "claim-uid".into(),
+        version: Version::new(3, 6, 0),
+        peers: Scheme::Https,
+        above: Some(100),
+    }
+}
+
 /// What is written beside the steps.
 fn beside(cluster: &EtcdCluster) -> Vec<(&'static str, Write)> {
     let same = || OnlyIf::Same("their-uid".into());
@@ -153,7 +171,7 @@ fn requests() -> String {
         "metadata": {"name": "kv", "namespace": "ns", "uid": "cluster-uid", "resourceVersion": "101", "finalizers": ["example.org/theirs"]},
     }))
     .expect("it is a cluster");
-    let names = Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() };
+    let names = Names::new("ns", "kv", "cluster.local");
     let intent = validate(&cluster).expect("it is valid");
     let desired = Desired { intent: &intent, names: &names, agent_image: "op:1", operator: None };
     let issued = BTreeMap::from([("tls.crt".into(), ByteString(b"certificate".into()))]);
@@ -242,7 +260,7 @@ fn a_form_that_is_not_known_is_not_written() {
         "metadata": {"name": "kv", "namespace": "ns", "uid": "cluster-uid"},
     }))
     .expect("it is a cluster");
-    let names = Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() };
+    let names = Names::new("ns", "kv", "cluster.local");
     let intent = validate(&cluster).expect("it is valid");
     let desired = Desired { intent: &intent, names: &names, agent_image: "op:1", operator: None };
     let set = desired.stateful_set(3, &intent.form);
@@ -268,7 +286,7 @@ fn a_record_has_whose_volumes_were_adopted_and_stays_what_it_was_otherwise() {
     .expect("it is a cluster");
     let mut cluster = adopting.clone();
     cluster.metadata.annotations = None;
-    let names = Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() };
+    let names = Names::new("ns", "kv", "cluster.local");
     let (before, after) = (validate(&adopting).expect("valid"), validate(&cluster).expect("valid"));
     let desired = |intent| Desired { intent, names: &names, agent_image: "op:1", operator: None };
     let set = desired(&before).stateful_set(3, &before.form);

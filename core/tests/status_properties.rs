@@ -113,7 +113,7 @@ impl Look {
     fn written(&self, before: Option<EtcdClusterStatus>) -> Option<EtcdClusterStatus> {
         let cluster = self.cluster(before);
         let intent = validate(&cluster).expect("it is valid");
-        let names = Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() };
+        let names = Names::new("ns", "kv", "cluster.local");
         let plan = decide(&self.goal, &self.seen);
         let basis = Basis {
             goal: &self.goal,

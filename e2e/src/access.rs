@@ -212,7 +212,7 @@ impl ClientSecrets {
 
 /// Without the domain, which neither the names of Secrets nor the name of the server have.
 pub fn names(namespace: &str, cluster: &str) -> Names {
-    Names { namespace: namespace.into(), cluster: cluster.into(), domain: String::new() }
+    Names::new(namespace, cluster, "")
 }
 
 /// Every member has it in its certificate, whatever the cluster domain is.

@@ -236,7 +236,7 @@ impl Operated {
     }
 
     pub fn names(&self) -> Names {
-        Names { namespace: self.namespace.clone(), cluster: self.name.clone(), domain: DOMAIN.into() }
+        Names::new(&self.namespace, &self.name, DOMAIN)
     }
 
     pub fn selector(&self) -> String {

@@ -13,7 +13,9 @@ use etcd_client::{
 };
 use etcd_operator_core::member::MemberProgress;
 use etcd_operator_core::names::Names;
-use etcd_operator_core::observed::{Alarm, Answer, ClusterId, DataHash, Member as Listed, MemberId, Members};
+use etcd_operator_core::observed::{
+    Alarm, Answer, ClusterId, DataHash, Member as Listed, MemberId, Members, Space,
+};
 use etcd_operator_core::tls::Schemes;
 use etcd_operator_core::version::Version;
 use tracing::Instrument;
@@ -57,6 +59,8 @@ pub struct Member {
 pub struct EndpointStatus {
     pub answer: Answer,
     pub revision: i64,
+    /// Whether it matters or not.
+    pub space: Option<Space>,
 }
 
 impl Member {
@@ -81,8 +85,9 @@ impl Member {
         let (cluster, member) = self.identity(call, status.header())?;
         let alarms: BTreeSet<_> = status.errors().iter().filter_map(|text| alarm(text)).collect();
         let revision = status.header().map_or(0, ResponseHeader::revision);
+        let space = space::reported(&status, revision);
         let answer = Answer {
-            space: space::reported(&status, revision).filter(|_| !alarms.is_empty()),
+            space: space.filter(|_| !alarms.is_empty()),
             file: space::file(&status),
             cluster,
             member,
@@ -100,7 +105,7 @@ impl Member {
             alarms,
             reaches: None,
         };
-        Ok(EndpointStatus { answer, revision })
+        Ok(EndpointStatus { answer, revision, space })
     }
 
     /// Succeeds if a quorum stands behind this member now. Learners serve none.
@@ -274,7 +279,7 @@ mod tests {
 
     #[test]
     fn a_listed_member_is_known_by_its_peer_address_and_its_progress_by_what_it_published() {
-        let names = Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() };
+        let names = Names::new("ns", "kv", "cluster.local");
         let (ours, secure) =
             (names.peer_url(Scheme::Http, Ordinal(2)), names.peer_url(Scheme::Https, Ordinal(2)));
         let (client, foreign) =

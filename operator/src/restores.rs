@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use etcd_operator_core::api::EtcdRestore;
-use etcd_operator_core::names::{CLUSTER_LABEL, Names};
+use etcd_operator_core::names::{CLUSTER_LABEL, Names, REPLACED_BY_LABEL};
 use etcd_operator_core::observed::Ordinal;
 use etcd_operator_core::restores::{self, Decision, Mark, Run, Seen, Write, backup_of};
 use jiff::Timestamp;
@@ -91,18 +91,23 @@ impl Restores {
     fn decide(&mut self, key: &Key, restore: &EtcdRestore) -> Decision {
         let now = Timestamp::now();
         let caches = &self.context.caches;
-        let (namespace, cluster) = (&key.namespace, restore.spec.cluster_name.as_str());
+        let (namespace, cluster) = (&key.namespace, restores::cluster_of(restore));
         let backup = backup_of(restore)
             .and_then(|(namespace, name)| caches.backups.get(&ObjectRef::new(&name).within(&namespace)));
         let cluster_object = caches.clusters.get(&ObjectRef::new(cluster).within(namespace));
-        let names = Names { namespace: namespace.clone(), cluster: cluster.into(), domain: String::new() };
+        let names = Names::new(namespace, cluster, "").with_volumes(&restores::volumes_of(restore));
         let is_of_cluster = |claim: &PersistentVolumeClaim| {
             claim.namespace().as_ref() == Some(namespace)
                 && claim.labels().get(CLUSTER_LABEL).is_some_and(|it| it == cluster)
         };
-        let claims: BTreeMap<Ordinal, PersistentVolumeClaim> = caches
-            .claims
-            .all_that(is_of_cluster)
+        let all = caches.claims.all_that(is_of_cluster);
+        let uid = restore.uid();
+        let is_replaced =
+            |claim: &&Arc<PersistentVolumeClaim>| claim.labels().get(REPLACED_BY_LABEL) == uid.as_ref();
+        let mut replaced: Vec<String> =
+            all.iter().filter(is_replaced).map(|claim| claim.name_any()).collect();
+        replaced.sort();
+        let claims: BTreeMap<Ordinal, PersistentVolumeClaim> = all
             .into_iter()
             .filter_map(|claim| Some((names.ordinal_of_claim(&claim.name_any())?, (*claim).clone())))
             .collect();
@@ -112,6 +117,7 @@ impl Restores {
             backup: backup.as_deref(),
             cluster: cluster_object.as_deref(),
             claims: &claims,
+            replaced: &replaced,
             runs: &runs,
             image: &self.context.agent_image,
             domain: &self.context.domain,
@@ -156,6 +162,27 @@ impl Restores {
             Write::Label { name, .. } => client.request::<Value>(request).await.map(|_| {
                 tracing::info!(object = title(key), claim = name, "restored data is ready to start");
             }),
+            Write::DeleteClaim { name, .. } => client.request::<Value>(request).await.map(|_| {
+                tracing::info!(object = title(key), claim = name, "deleted claim");
+            }),
+            Write::Order { name, replacement: Some(_), .. } => {
+                client.request::<Value>(request).await.map(|_| {
+                    tracing::info!(
+                        object = title(key),
+                        cluster = name,
+                        "ordered to continue with other data"
+                    );
+                })
+            }
+            Write::Order { name, replacement: None, .. } => {
+                client.request::<Value>(request).await.map(|_| {
+                    tracing::info!(
+                        object = title(key),
+                        cluster = name,
+                        "took the order to replace data back"
+                    );
+                })
+            }
             Write::DeleteJob { name, .. } => client.request::<Value>(request).await.map(|_| {
                 tracing::info!(object = title(key), job = name, "deleted Job");
             }),
@@ -166,7 +193,11 @@ impl Restores {
                 Write::CreateJob(_) | Write::CreateCluster(_) | Write::CreateClaim(_),
                 Err(kube::Error::Api(status)),
             ) if status.is_already_exists() => Ok(()),
-            (Write::DeleteJob { .. }, Err(kube::Error::Api(status))) if status.is_not_found() => Ok(()),
+            (Write::DeleteJob { .. } | Write::DeleteClaim { .. }, Err(kube::Error::Api(status)))
+                if status.is_not_found() =>
+            {
+                Ok(())
+            }
             (_, sent) => sent,
         }
     }

@@ -54,6 +54,8 @@ pub fn observe(
             restart: None,
             moved_leader: None,
             restore: None,
+            replacement: None,
+            names_volumes: false,
             incarnation: cluster.incarnation.clone(),
             rotation: cluster.rotation.clone(),
             formed: cluster.formed.map(|(id, since)| Formed { id, since: time(since) }),
@@ -75,6 +77,7 @@ pub fn observe(
             terminating: set.orphaning,
             volumes: Some(set.spec.volumes.form()),
             adopts: set.spec.template.adopts.map(|former| uid("cluster", former)),
+            other_volumes: None,
         }),
         record: objects.record.filter(|record| record.cluster == cluster.uid).map(|record| FormRecord {
             uid: uid("form", record.uid),
@@ -90,6 +93,8 @@ pub fn observe(
         pods: objects.pods.iter().map(|(&ordinal, pod)| (ordinal, see_pod(pod))).collect(),
         preflights: own_preflights(objects, cluster.uid),
         claims: objects.claims.iter().map(|(&ordinal, claim)| (ordinal, see_claim(claim, set))).collect(),
+        restored: None,
+        elsewhere: BTreeMap::new(),
         secrets: objects.secrets.iter().map(|(&purpose, it)| (purpose, it.seen())).collect(),
         given: cluster.gift.map(Gift::seen),
         transport,
@@ -215,6 +220,7 @@ fn see_claim(claim: &kube::Claim, set: Option<kube::Set>) -> Claim {
         resize: None,
         // UIDs count.
         precedes_set: set.is_some_and(|set| claim.uid < set.uid),
+        replaced_by: None,
     }
 }
 

@@ -52,6 +52,8 @@ impl Default for Reporter {
             pods: BTreeMap::new(),
             preflights: BTreeMap::new(),
             claims: BTreeMap::new(),
+            restored: None,
+            elsewhere: Vec::new(),
             secrets: BTreeMap::new(),
             given: None,
             root_password: None,
@@ -65,7 +67,7 @@ impl Default for Reporter {
             backups: Vec::new(),
             taken: BTreeSet::new(),
         };
-        let names = Names { namespace: "sim".into(), cluster: "kv".into(), domain: "cluster.local".into() };
+        let names = Names::new("sim", "kv", "cluster.local");
         Self { names, intent, objects, last: None }
     }
 }

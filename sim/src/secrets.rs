@@ -129,7 +129,7 @@ pub fn needed(transport: Transport) -> impl Iterator<Item = Purpose> {
 
 /// Names in certificates never differ here, so there are none, and nothing has to compare them.
 pub fn profiles(transport: Transport, lifetime: Option<Tick>, gift: Option<Gift>) -> Profiles {
-    let names = Names { namespace: String::new(), cluster: String::new(), domain: String::new() };
+    let names = Names::new("", "", "");
     let mut profiles = if transport.is_plain() { Profiles::new() } else { tls::profiles(&names, transport) };
     for (purpose, profile) in &mut profiles {
         (profile.common_name, profile.dns_names, profile.ip_addresses) = Default::default();

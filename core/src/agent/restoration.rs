@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use sha1::{Digest, Sha1};
 
 use super::Protocol;
-use crate::observed::MemberId;
+use crate::observed::{ClusterId, MemberId};
 
 /// Has a [`Restoration`] as JSON.
 pub const VARIABLE: &str = "ETCD_AGENT_RESTORATION";
@@ -92,10 +92,19 @@ impl Restoration {
 
     /// As etcd computes it for the members of a new cluster.
     pub fn member_id(&self) -> MemberId {
-        let hash: [u8; 20] = Sha1::digest(format!("{}{}", self.peer_url, self.token())).into();
-        let [a, b, c, d, e, f, g, h, ..] = hash;
-        MemberId(u64::from_be_bytes([a, b, c, d, e, f, g, h]))
+        MemberId(id(format!("{}{}", self.peer_url, self.token()).as_bytes()))
     }
+
+    /// As etcd computes it for a new cluster with this one member.
+    pub fn cluster_id(&self) -> ClusterId {
+        ClusterId(id(&self.member_id().0.to_be_bytes()))
+    }
+}
+
+fn id(of: &[u8]) -> u64 {
+    let hash: [u8; 20] = Sha1::digest(of).into();
+    let [a, b, c, d, e, f, g, h, ..] = hash;
+    u64::from_be_bytes([a, b, c, d, e, f, g, h])
 }
 
 #[cfg(test)]
@@ -129,6 +138,19 @@ mod tests {
         assert_eq!(bump(Some(160)), Some(67));
         let without = Restoration { bump_revision: None, ..restoration() };
         assert_eq!(without.above(100, Some(160)).bump_revision, None);
+    }
+
+    /// Those that a first etcd on anybody's machine has.
+    #[test]
+    fn ids_are_those_that_etcd_computes() {
+        let restoration = Restoration {
+            cluster_uid: "etcd".into(),
+            restore_uid: "cluster".into(),
+            peer_url: "http://localhost:2380".into(),
+            ..restoration()
+        };
+        let ids = (restoration.member_id().to_string(), restoration.cluster_id().to_string());
+        assert_eq!(ids, ("8e9e05c52164694d".into(), "cdf818194e3a8c32".into()));
     }
 
     #[test]

@@ -39,18 +39,24 @@ pub struct EtcdClusterStatus {
     #[serde(default, rename = "leaderID", skip_serializing_if = "Option::is_none")]
     pub leader_id: Option<String>,
 
-    /// The ID of the etcd cluster, in hexadecimal as in etcdctl. The operator sets it after bootstrap and never
-    /// changes it.
+    /// The ID of the etcd cluster, in hexadecimal as in etcdctl. The operator sets it after bootstrap, and changes it only when an
+    /// EtcdRestore replaces the data.
     #[serde(default, rename = "clusterID", skip_serializing_if = "Option::is_none")]
     pub cluster_id: Option<String>,
 
-    /// When the operator first observed that bootstrap completed. It never changes.
+    /// When the operator first observed that bootstrap completed, or when an EtcdRestore replaced the data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub formed_at: Option<Time>,
 
-    /// Which recovery from a lost quorum the data comes from. Absent if there was none. The cluster ID stays the same in a recovery.
+    /// Which recovery from a lost quorum the data comes from, or the UID of the EtcdRestore that replaced it. Absent if there was
+    /// neither. The cluster ID stays the same in a recovery.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incarnation: Option<String>,
+
+    /// What the volumes of the members are called: the beginning of the names of their claims. Absent: `data`. Another one since an
+    /// EtcdRestore replaced the data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volume_name: Option<String>,
 
     /// The URLs for clients.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

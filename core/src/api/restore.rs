@@ -18,7 +18,7 @@ use super::{Azure, EtcdClusterSpec, Gcs, Local, RunStatus, S3, StorageType};
     status = "EtcdRestoreStatus",
     shortname = "etcdrestore",
     category = "etcd-all",
-    doc = "A new etcd cluster from a copy of the data of another one. It is carried out once.",
+    doc = "A new etcd cluster from a copy of the data of another one, or other data for an existing cluster. It is carried out once.",
     derive = "PartialEq",
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Backup", type_ = "string", json_path = ".spec.backupName"),
@@ -63,17 +63,22 @@ pub struct EtcdRestoreSpec {
     #[schemars(length(max = 253))]
     pub identity_secret: Option<String>,
 
-    /// The EtcdCluster to restore to, in the namespace of the EtcdRestore. It must not exist.
+    /// The EtcdCluster to restore to, in the namespace of the EtcdRestore. It must not exist, unless its data is to be replaced.
     #[schemars(length(min = 1, max = 253))]
     pub cluster_name: String,
 
-    /// The spec of the new cluster. Required with `restoreType: New`.
+    /// The spec of the new cluster. Required with `restoreType: New`; with `Replace` the cluster keeps its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster_template: Option<EtcdClusterSpec>,
 
-    /// `New` creates a cluster. `Replace`, which replaces the data of an existing one, is not implemented. Default: `New`.
+    /// `New` creates a cluster. `Replace` replaces the data of an existing one, which does not serve from when the new data is ready
+    /// until its first member has started with it. Default: `New`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restore_type: Option<RestoreType>,
+
+    /// Consent to replace the data of a cluster. Required with `restoreType: Replace`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replace: Option<Replace>,
 
     /// Whether revisions of the new cluster begin above those of the copy, and those of the copy count as compacted, so that
     /// clients that watch or cache notice the restore. Default: `Enabled`.
@@ -93,6 +98,25 @@ pub struct EtcdRestoreSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     pub wal_dir: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Replace {
+    /// `status.clusterID` of the cluster whose data is replaced. The restored data has another one, so consent works once.
+    #[serde(rename = "clusterID")]
+    #[schemars(length(max = 16), regex(pattern = r"^[0-9a-f]{1,16}$"))]
+    pub cluster_id: String,
+
+    /// What becomes of the volumes with the previous data. `Retain` keeps them; the status names them. Default: `Retain`.
+    #[serde(default)]
+    pub old_volumes: OldVolumes,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum OldVolumes {
+    #[default]
+    Retain,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -148,7 +172,7 @@ pub struct EtcdRestoreStatus {
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 
-    /// When the restore started: it created the cluster then.
+    /// When the restore started: it created the cluster then, or accepted the consent to replace its data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_time: Option<Time>,
 
@@ -160,9 +184,14 @@ pub struct EtcdRestoreStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restored_cluster: Option<String>,
 
-    /// The UID of that cluster, which its volumes carry: members start on no other volumes.
+    /// The UID of that cluster, which its volumes carry: members start on no other volumes. Where data is replaced, the UID of the
+    /// EtcdRestore, which the names of the new volumes begin with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incarnation: Option<String>,
+
+    /// What is replaced. Absent with `restoreType: New`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaced: Option<Replaced>,
 
     /// The copy that was restored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -199,6 +228,43 @@ pub struct EtcdRestoreStatus {
     /// The `metadata.generation` that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Replaced {
+    /// The UID of the EtcdCluster.
+    #[serde(rename = "clusterUID")]
+    pub cluster_uid: String,
+
+    /// The cluster ID of the data that is replaced.
+    #[serde(rename = "clusterID")]
+    pub cluster_id: String,
+
+    /// The cluster ID of the restored data.
+    #[serde(default, rename = "newClusterID", skip_serializing_if = "Option::is_none")]
+    pub new_cluster_id: Option<String>,
+
+    /// The ID of its first member.
+    #[serde(default, rename = "memberID", skip_serializing_if = "Option::is_none")]
+    pub member_id: Option<String>,
+
+    /// The version of etcd that the data was made for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+
+    /// Whether the peer URL in the data is one with TLS.
+    #[serde(default, rename = "peerTLS", skip_serializing_if = "std::ops::Not::not")]
+    pub peer_tls: bool,
+
+    /// The data is ready, and the EtcdCluster has the order to continue with it. Until then, nothing of the cluster has changed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub handed_over: bool,
+
+    /// The PersistentVolumeClaims with the previous data. The operator does not delete them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    pub volumes: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -20,7 +20,7 @@ use crate::agent::{Protocol, environment, path};
 use crate::api::PodTemplate;
 use crate::etcd_config::{CLIENT_PORT, METRICS_PORT, MemberConfig, PEER_PORT, client_url, tls_file};
 use crate::form::Form;
-use crate::names::{AGENT_ANNOTATION, DATA_VOLUME, FORM_ANNOTATION};
+use crate::names::{AGENT_ANNOTATION, FORM_ANNOTATION};
 use crate::tls::{AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY, PeerPort, Purpose};
 
 /// On nodes: the zone that they are in.
@@ -95,7 +95,7 @@ impl Desired<'_> {
                 port("peer", PEER_PORT),
                 port("metrics", METRICS_PORT),
             ]),
-            volume_mounts: Some(mounts(form)),
+            volume_mounts: Some(self.mounts(form)),
             resources: Some(form.resources.clone()),
             liveness_probe: Some(probes::liveness(&form.version)),
             readiness_probe: Some(probes::readiness(&form.version)),
@@ -149,6 +149,20 @@ impl Desired<'_> {
             plain_peers: self.intent.switch.mixed && form.transport.peers == PeerPort::Https,
             options: form.options.clone(),
         }
+    }
+
+    fn mounts(&self, form: &Form) -> Vec<VolumeMount> {
+        let read_only = |it: VolumeMount| VolumeMount { read_only: Some(true), ..it };
+        let mut mounts = vec![
+            mount(&self.names.volumes, path::VOLUME),
+            mount(RUN_VOLUME, path::RUN),
+            read_only(mount(ORDER_VOLUME, path::ORDER)),
+        ];
+        let secrets = mounted_secrets(form).map(|(purpose, directory)| {
+            read_only(mount(purpose.suffix(), &format!("{}/{directory}", path::TLS)))
+        });
+        mounts.extend(secrets);
+        mounts
     }
 
     fn volumes(&self, form: &Form) -> Vec<Volume> {
@@ -271,20 +285,6 @@ pub fn container_security() -> SecurityContext {
         capabilities: Some(Capabilities { drop: Some(vec!["ALL".into()]), add: None }),
         ..SecurityContext::default()
     }
-}
-
-fn mounts(form: &Form) -> Vec<VolumeMount> {
-    let read_only = |it: VolumeMount| VolumeMount { read_only: Some(true), ..it };
-    let mut mounts = vec![
-        mount(DATA_VOLUME, path::VOLUME),
-        mount(RUN_VOLUME, path::RUN),
-        read_only(mount(ORDER_VOLUME, path::ORDER)),
-    ];
-    let secrets = mounted_secrets(form).map(|(purpose, directory)| {
-        read_only(mount(purpose.suffix(), &format!("{}/{directory}", path::TLS)))
-    });
-    mounts.extend(secrets);
-    mounts
 }
 
 /// Each in a directory of its own: a mounted file would not be updated when a certificate is renewed.

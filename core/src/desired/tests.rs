@@ -13,7 +13,7 @@ fn intent(spec: Value) -> Intent {
 }
 
 fn names() -> Names {
-    Names { namespace: "shop".into(), cluster: "kv".into(), domain: "cluster.local".into() }
+    Names::new("shop", "kv", "cluster.local")
 }
 
 fn with<T>(spec: Value, look: impl FnOnce(&Desired<'_>) -> T) -> T {

@@ -17,7 +17,7 @@ use crate::version::downgrade::Downgrade;
 const CLUSTER: ClusterId = ClusterId(0xc1);
 
 fn names() -> Names {
-    Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() }
+    Names::new("ns", "kv", "cluster.local")
 }
 
 fn goal() -> Goal {

@@ -21,7 +21,7 @@ fn form(spec: Value) -> Form {
 
 fn made_from(spec: Value) -> StatefulSet {
     let intent = intent(spec);
-    let names = Names { namespace: "shop".into(), cluster: "kv".into(), domain: "cluster.local".into() };
+    let names = Names::new("shop", "kv", "cluster.local");
     Desired { intent: &intent, names: &names, agent_image: "op:1", operator: None }
         .stateful_set(3, &intent.form)
 }

@@ -300,6 +300,10 @@ pub mod reason {
         CLUSTER_EXISTS = "ClusterExists";
         /// The cluster was deleted before its data was restored, or is another one.
         CLUSTER_GONE = "ClusterGone";
+        /// Consent to replace the data of another cluster than the one that is there.
+        REPLACEMENT_REFUSED = "ReplacementRefused";
+        /// Of a cluster: its volumes have data that an EtcdRestore has replaced.
+        VOLUMES_REPLACED = "VolumesReplaced";
     }
 }
 
@@ -350,6 +354,7 @@ pub mod event {
         RESUMED = "Resumed";
         BACKUP_STARTED = "BackupStarted";
         RESTORE_STARTED = "RestoreStarted";
+        DATA_REPLACED = "DataReplaced";
     }
 }
 

@@ -59,7 +59,7 @@ mod tests {
     }
 
     fn told(events: &[Event], missing: &[u8]) -> BTreeMap<Ordinal, String> {
-        let names = Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() };
+        let names = Names::new("ns", "kv", "cluster.local");
         of(events, &names, &missing.iter().map(|&it| Ordinal(it)).collect::<Vec<_>>())
     }
 

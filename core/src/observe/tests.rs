@@ -8,7 +8,7 @@ use crate::tls::ClientPort;
 const CLUSTER: ClusterId = ClusterId(0xc1);
 
 fn names() -> Names {
-    Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() }
+    Names::new("ns", "kv", "cluster.local")
 }
 
 /// Of a cluster whose pods were created long ago and have these container states.
@@ -34,6 +34,8 @@ fn objects(states: &[Value]) -> Objects {
         pods: (0..).zip(states).map(pod).collect(),
         preflights: BTreeMap::new(),
         claims: BTreeMap::new(),
+        restored: None,
+        elsewhere: Vec::new(),
         secrets: BTreeMap::new(),
         given: None,
         root_password: None,

@@ -7,7 +7,7 @@ impl WaitingOn {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Unpause => reason::PAUSED,
-            Self::Restore { .. } => reason::RESTORE_RUNNING,
+            Self::Restore { .. } | Self::Replacement { .. } => reason::RESTORE_RUNNING,
             Self::Formation { .. } => reason::BOOTSTRAPPING,
             Self::Quorum { .. } => reason::MEMBERS_UNREACHABLE,
             Self::Leader => reason::NO_LEADER,
@@ -49,7 +49,8 @@ impl WaitingOn {
 impl Refusal {
     pub fn reason(&self) -> &'static str {
         match self {
-            Self::ForeignVolumes { .. } => reason::FOREIGN_VOLUMES,
+            Self::ForeignVolumes { .. } | Self::VolumesElsewhere { .. } => reason::FOREIGN_VOLUMES,
+            Self::ReplacedVolumes { .. } => reason::VOLUMES_REPLACED,
             Self::FormationFailed { .. } => reason::BOOTSTRAP_FAILED,
             Self::UnknownMember { .. } => reason::UNKNOWN_MEMBER,
             Self::ForeignCluster { .. } => reason::CLUSTER_ID_MISMATCH,

@@ -2,12 +2,13 @@
 
 use std::fmt;
 
-use super::{Action, Plan, Refusal, WaitingOn};
+use super::{Action, Obstacle, Plan, Refusal, WaitingOn};
 use crate::api::Quantity;
 use crate::asked::{APPROVE_ROLLOUT, Accepted, REPLACE_MEMBER, RESTART};
 use crate::auth::{self, ROOT_ROLE, User};
-use crate::names::{ADOPT_ANNOTATION, ANNOTATION_OF, Names};
+use crate::names::{ADOPT_ANNOTATION, ANNOTATION_OF, Names, REPLACE_ANNOTATION, REPLACED_BY_LABEL};
 use crate::observed::{MemberId, Observed, Ordinal};
+use crate::restores::Replacement;
 use crate::tls::{Copy, Purpose, Section, Stage, Tally};
 
 /// One line for each thing that is done, awaited or refused.
@@ -100,6 +101,13 @@ impl Terms<'_> {
                 format!("record that the data comes from recovery {incarnation}")
             }
             Action::EndRecovery { uid: _ } => "end the recovery".into(),
+            Action::RetireClaim { ordinal, by, uid: _ } => {
+                format!("label {} as replaced by EtcdRestore {by}", self.volume(*ordinal))
+            }
+            Action::ReplaceData { replacement: Replacement { restore, cluster, volumes, .. } } => format!(
+                "record that the cluster continues as {cluster}, with the data of EtcdRestore {restore} on volumes {volumes}"
+            ),
+            Action::RecordVolumes { volumes } => format!("record that the volumes are called {volumes}"),
             Action::SetReplicas { replicas } => format!("scale the StatefulSet to {replicas} pods"),
             Action::LabelClaim { ordinal, uid: _, member } => {
                 format!("label {} with its member {member}", self.volume(*ordinal))
@@ -182,6 +190,12 @@ impl Terms<'_> {
     pub fn awaited(self, awaited: &WaitingOn) -> String {
         match awaited {
             WaitingOn::Restore { restore } => format!("EtcdRestore {restore} to restore the data"),
+            WaitingOn::Replacement { restore, obstacle } => {
+                format!(
+                    "a chance to replace the data by that of EtcdRestore {restore}: {}",
+                    obstacle.text(self)
+                )
+            }
             WaitingOn::Unpause => "spec.paused to be set to false".into(),
             WaitingOn::Formation { missing } => {
                 format!("the cluster to bootstrap; etcd not started yet in: {}", self.pods(missing))
@@ -348,6 +362,16 @@ impl Terms<'_> {
                     "volumes {volumes} belong to a previous cluster of this name (UID {cluster_uid}): {way_out}"
                 )
             }
+            Refusal::ReplacedVolumes { ordinals } => format!(
+                "an EtcdRestore has replaced the data on {}: delete these volumes, or remove the label {REPLACED_BY_LABEL} from \
+                 them to use their data again",
+                self.volumes(ordinals)
+            ),
+            Refusal::VolumesElsewhere { claims, cluster_uid } => format!(
+                "volumes {} of a cluster of this name (UID {cluster_uid}) have data: delete those that you do not need; if that \
+                 cluster is deleted, adopt its volumes with the annotation {ADOPT_ANNOTATION}={cluster_uid}",
+                claims.join(", ")
+            ),
             Refusal::FormationFailed { ordinals } => format!(
                 "etcd exited before writing data in {}, so bootstrap cannot complete: see kubectl logs --previous; \
                  if the other volumes hold no data you need, delete the cluster with its volumes and create it again",
@@ -585,7 +609,7 @@ impl Terms<'_> {
         list(ordinals, |&ordinal| self.bare(ordinal))
     }
 
-    fn volumes(self, ordinals: &[Ordinal]) -> String {
+    pub fn volumes(self, ordinals: &[Ordinal]) -> String {
         list(ordinals, |&ordinal| match self {
             Self::Numbers => ordinal.to_string(),
             Self::Names { names, .. } => names.claim(ordinal),
@@ -594,6 +618,45 @@ impl Terms<'_> {
 
     fn members(self, members: &[MemberId]) -> String {
         list(members, |&id| self.member(id))
+    }
+}
+
+impl Obstacle {
+    fn text(&self, terms: Terms<'_>) -> String {
+        match self {
+            Self::NodeLost { ordinals } => format!(
+                "the node of {} is lost, so nobody can tell when the pod has ended: bring it back, wait until the member is \
+                 replaced, or make sure that the node is off and delete the pod by force",
+                terms.pods(ordinals)
+            ),
+            Self::InvalidSpec => "the spec breaks rules".into(),
+            Self::VolumeGone => {
+                format!("the volume with that data is gone; create another EtcdRestore, or remove the annotation {REPLACE_ANNOTATION}")
+            }
+            Self::NotPrepared => "its volume is being released".into(),
+            Self::StopDeletes => "spec.size is 0 and spec.storage.onStop is Delete, which would delete the restored data, too: \
+                set one of them to something else"
+                .into(),
+            Self::Bootstrapping => "the bootstrap is not over".into(),
+            Self::Recovering => "a member is about to continue without the others".into(),
+            Self::ChangesVersion { from, to } => {
+                format!("the members change from {from} to {to}: that has to end, or spec.version to be set back")
+            }
+            Self::OtherVersion { prepared, runs } => format!(
+                "its data was made for {prepared}, and the members run {runs}: set spec.version to {}.{} again, or create \
+                 another EtcdRestore",
+                prepared.major, prepared.minor
+            ),
+            Self::OtherTransport => {
+                "its data was made for peer ports with or without TLS, and the members use the opposite: when no switch of TLS is \
+                 under way, create another EtcdRestore"
+                    .into()
+            }
+            Self::Revisions { revision, above } => format!(
+                "its data would begin with revision {above}, and the cluster has revision {revision} already, so clients that watch \
+                 would not notice: create another EtcdRestore with revisionBump Disabled if you accept that"
+            ),
+        }
     }
 }
 

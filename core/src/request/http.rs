@@ -17,7 +17,9 @@ use crate::api::{EtcdCluster, Quantity};
 use crate::asked::Accepted;
 use crate::desired::{Desired, secret};
 use crate::form::{Digest, Form, Record, adopts};
-use crate::names::{CLUSTER_UID_LABEL, COPIED_ANNOTATION, FIELD_MANAGER, FINALIZER, MEMBER_ID_LABEL, Names};
+use crate::names::{
+    CLUSTER_UID_LABEL, COPIED_ANNOTATION, FIELD_MANAGER, FINALIZER, MEMBER_ID_LABEL, Names, REPLACED_BY_LABEL,
+};
 use crate::observed::Ordinal;
 use crate::order::BootstrapOrder;
 use crate::recovery::{ForcedStart, RecoveryOrder};
@@ -98,6 +100,12 @@ pub fn http(write: &Write, target: Target<'_>) -> Option<Request<Vec<u8>>> {
             merge_status(json!({"clusterID": id.to_string(), "formedAt": Time(*at)}))
         }
         Change::RecordIncarnation(incarnation) => merge_status(json!({"incarnation": incarnation})),
+        // Who was a member before is none of the new cluster.
+        Change::ReplaceData(data, at) => merge_status(json!({
+            "clusterID": data.cluster.to_string(), "formedAt": Time(*at), "incarnation": data.uid,
+            "volumeName": data.volumes, "members": null, "leaderID": null,
+        })),
+        Change::RecordVolumes(volumes) => merge_status(json!({"volumeName": volumes})),
         Change::Accept(Accepted::Restart { token, pods }) => {
             merge_status(json!({"requests": {"restart": {"token": token, "pods": pods}}}))
         }
@@ -180,6 +188,7 @@ pub fn http(write: &Write, target: Target<'_>) -> Option<Request<Vec<u8>>> {
         Change::SetReplicas(replicas) => merge(json!({"spec": {"replicas": replicas}})),
         Change::Merge(fields) => merge(fields.clone()),
         Change::Adopt => label(CLUSTER_UID_LABEL, cluster.uid().unwrap_or_default()),
+        Change::Retire(by) => label(REPLACED_BY_LABEL, by.clone()),
         Change::Label(member) => label(MEMBER_ID_LABEL, member.to_string()),
         Change::Create(object) => create(object.clone()),
         Change::Apply(object) => api.patch(&name, &apply, &Patch::Apply(only_if.inside(object.clone()))),

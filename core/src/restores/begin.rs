@@ -7,8 +7,8 @@ use kube::ResourceExt;
 use super::intent::{Intent, Obstacle};
 use super::mark::Mark;
 use super::request::Write;
-use super::{Next, Seen, Standing, is_created_by};
-use crate::api::{EtcdCluster, EtcdRestore, EtcdRestoreStatus, RestorePhase};
+use super::{Next, Seen, Standing, is_created_by, replace};
+use crate::api::{EtcdCluster, EtcdRestore, EtcdRestoreStatus, RestorePhase, RestoreType};
 use crate::names::{condition, reason};
 use crate::runs::Failed;
 use crate::status::find;
@@ -25,6 +25,9 @@ pub(super) fn begin(seen: &Seen<'_>, before: &EtcdRestoreStatus) -> Next {
             Obstacle::Blocks(reason, message) => Standing::Blocked(reason, message),
             Obstacle::Waits(reason, message) => Standing::Waits(reason, message),
         });
+    }
+    if seen.restore.spec.restore_type == Some(RestoreType::Replace) {
+        return replace::begin(seen, before);
     }
     let name = &seen.restore.spec.cluster_name;
     match seen.cluster {
@@ -93,7 +96,7 @@ fn new_cluster(restore: &EtcdRestore) -> Option<EtcdCluster> {
 /// Versions that restored nothing marked every object, and what had no effect takes effect with an edit only.
 fn awaits_edit(restore: &EtcdRestore) -> bool {
     let Some(status) = &restore.status else { return false };
-    let is_parked = match find(&status.conditions, condition::STALLED) {
+    match find(&status.conditions, condition::STALLED) {
         Some(it) => {
             [reason::NOT_IMPLEMENTED, reason::AWAITING_EDIT].contains(&it.reason.as_str())
                 && it.observed_generation == restore.metadata.generation
@@ -102,11 +105,5 @@ fn awaits_edit(restore: &EtcdRestore) -> bool {
             status.phase == Some(RestorePhase::Failed)
                 && status.observed_generation == restore.metadata.generation
         }
-    };
-    // This version says so itself of what it cannot do.
-    is_parked && Intent::of(restore, None).err().is_none_or(|it| !is_not_implemented(&it))
-}
-
-fn is_not_implemented(obstacle: &Obstacle) -> bool {
-    matches!(obstacle, Obstacle::Blocks(word, _) if *word == reason::NOT_IMPLEMENTED)
+    }
 }

@@ -14,7 +14,11 @@ pub fn of_change(before: Option<&EtcdRestoreStatus>, after: &EtcdRestoreStatus) 
     let mut events = Vec::new();
     if after.incarnation.is_some() && before.incarnation.is_none() {
         let cluster = after.restored_cluster.as_deref().unwrap_or_default();
-        events.push(Event::normal(event::RESTORE_STARTED, ACTION, format!("created EtcdCluster {cluster}")));
+        let note = match after.replaced {
+            Some(_) => format!("prepares other data for EtcdCluster {cluster}"),
+            None => format!("created EtcdCluster {cluster}"),
+        };
+        events.push(Event::normal(event::RESTORE_STARTED, ACTION, note));
     }
     let failed =
         after.last_run.as_ref().filter(|run| after.last_run != before.last_run && run.failure.is_some());

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use kube::ResourceExt;
 
-use crate::api::{EtcdBackup, EtcdBackupSpec, EtcdRestore, RestoreSource, RestoreType, RevisionBump};
+use crate::api::{EtcdBackup, EtcdBackupSpec, EtcdRestore, RestoreSource, RevisionBump};
 use crate::backup::layout::{CopyName, cluster_id};
 use crate::names::{ALLOW_FROM_ANNOTATION, reason};
 use crate::observed::ClusterId;
@@ -48,9 +48,6 @@ impl Intent {
         if !problems.is_empty() {
             return Err(Obstacle::Invalid(problems));
         }
-        if let Some(message) = not_implemented(restore) {
-            return Err(Obstacle::Blocks(reason::NOT_IMPLEMENTED, message.into()));
-        }
         let spec = &restore.spec;
         let choice = choice(restore)?;
         let (store, cluster) = match &spec.source {
@@ -78,13 +75,6 @@ pub fn backup_of(restore: &EtcdRestore) -> Option<(String, String)> {
     let own = || restore.namespace().unwrap_or_default();
     let namespace = restore.spec.backup_namespace.clone().filter(|it| !it.is_empty()).unwrap_or_else(own);
     Some((namespace, restore.spec.backup_name.clone()?))
-}
-
-fn not_implemented(restore: &EtcdRestore) -> Option<&'static str> {
-    (restore.spec.restore_type == Some(RestoreType::Replace)).then_some(
-        "restoreType Replace is not implemented: use New with another clusterName, or delete the cluster and its volumes \
-         before, and create the EtcdRestore again",
-    )
 }
 
 fn choice(restore: &EtcdRestore) -> Result<Choice, Obstacle> {

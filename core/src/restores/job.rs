@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use kube::{Resource, ResourceExt};
 
 use super::intent::{Choice, Intent};
-use super::mark::Mark;
+use super::mark::{Made, Mark};
 use crate::agent::restoration::{self, Restoration};
 use crate::agent::{Protocol, path};
 use crate::api::{self, EtcdRestore};
@@ -52,6 +52,8 @@ pub(super) struct Plan<'a> {
     pub restore: &'a EtcdRestore,
     pub intent: &'a Intent,
     pub desired: &'a Desired<'a>,
+    /// The data of a cluster that has some.
+    pub replaces: bool,
 }
 
 impl Plan<'_> {
@@ -62,7 +64,22 @@ impl Plan<'_> {
         claim.metadata.namespace = Some(self.desired.names.namespace.clone());
         let annotations = claim.metadata.annotations.get_or_insert_default();
         annotations.extend(Mark::of(self.restore).annotation());
+        // Until the cluster continues with it, it belongs to the EtcdRestore.
+        claim.metadata.owner_references =
+            self.replaces.then(|| vec![OwnerReference { controller: None, ..owner(self.restore) }]);
         claim
+    }
+
+    /// Whose data a Job makes in place of other data.
+    pub fn made(&self) -> Option<Made> {
+        let restoration = restoration(self.restore, self.desired, None);
+        let form = &self.desired.intent.form;
+        self.replaces.then(|| Made {
+            member_id: restoration.member_id().to_string(),
+            cluster_id: restoration.cluster_id().to_string(),
+            version: form.version.to_string(),
+            peer_tls: form.transport.peers.scheme().is_tls(),
+        })
     }
 
     pub fn job(&self, mark: &Mark) -> Job {

@@ -29,6 +29,19 @@ pub struct Attempt {
     pub claim_uid: String,
     pub retries: u32,
     pub generation: i64,
+    /// Of data that replaces that of a cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub made: Option<Made>,
+}
+
+/// Whose data a Job makes, and for what.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Made {
+    pub member_id: String,
+    pub cluster_id: String,
+    pub version: String,
+    pub peer_tls: bool,
 }
 
 impl Mark {

@@ -93,6 +93,7 @@ fn happens(world: &mut World, before: &mut Option<(EtcdRestore, Vec<Run>)>, even
                 backup: world.backup.as_ref(),
                 cluster: world.cluster.as_ref(),
                 claims: &world.claims,
+                replaced: &world.replaced,
                 runs: &runs,
                 image: "operator",
                 domain: "cluster.local",

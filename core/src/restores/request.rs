@@ -6,11 +6,12 @@ use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::ResourceExt;
 use kube::core::params::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::{Request as Builder, Resource};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::outcome::Run;
+use super::replacement::Replacement;
 use crate::api::{EtcdCluster, EtcdRestore, EtcdRestoreStatus};
-use crate::names::{FIELD_MANAGER, MEMBER_ID_LABEL};
+use crate::names::{FIELD_MANAGER, MEMBER_ID_LABEL, REPLACE_ANNOTATION};
 use crate::observed::MemberId;
 
 const VALID: &str = "names of objects are valid in a URL, and objects are JSON";
@@ -27,6 +28,12 @@ pub enum Write {
         name: String,
         uid: String,
     },
+    /// If it is still the one with this UID.
+    DeleteClaim {
+        namespace: String,
+        name: String,
+        uid: String,
+    },
     /// If the claim is still as it was read: its volume holds the data of this member.
     Label {
         namespace: String,
@@ -34,6 +41,16 @@ pub enum Write {
         uid: String,
         version: String,
         member: MemberId,
+        /// Otherwise it is not deleted with the EtcdRestore any more.
+        keeps_owner: bool,
+    },
+    /// If the EtcdCluster is still as it was read: it continues with other data, or not.
+    Order {
+        namespace: String,
+        name: String,
+        uid: String,
+        version: String,
+        replacement: Option<Box<Replacement>>,
     },
 }
 
@@ -41,6 +58,16 @@ impl Write {
     pub(super) fn delete(restore: &EtcdRestore, run: &Run) -> Self {
         let namespace = restore.namespace().unwrap_or_default();
         Self::DeleteJob { namespace, name: run.job.clone(), uid: run.uid.clone() }
+    }
+
+    pub(super) fn order(cluster: &EtcdCluster, replacement: Option<Replacement>) -> Self {
+        Self::Order {
+            namespace: cluster.namespace().unwrap_or_default(),
+            name: cluster.name_any(),
+            uid: cluster.uid().unwrap_or_default(),
+            version: cluster.resource_version().unwrap_or_default(),
+            replacement: replacement.map(Box::new),
+        }
     }
 }
 
@@ -67,16 +94,34 @@ pub fn http(write: &Write) -> Request<Vec<u8>> {
             let preconditions = Preconditions { uid: Some(uid.clone()), resource_version: None };
             at::<Job>(namespace).delete(name, &DeleteParams::foreground().preconditions(preconditions))
         }
-        Write::Label { namespace, name, uid, version, member } => {
-            let change = json!({"metadata": {
+        Write::DeleteClaim { namespace, name, uid } => {
+            let preconditions = Preconditions { uid: Some(uid.clone()), resource_version: None };
+            let parameters = DeleteParams::background().preconditions(preconditions);
+            at::<PersistentVolumeClaim>(namespace).delete(name, &parameters)
+        }
+        Write::Label { namespace, name, uid, version, member, keeps_owner } => {
+            let mut change = json!({"metadata": {
                 "uid": uid, "resourceVersion": version, "labels": {MEMBER_ID_LABEL: member.to_string()},
             }});
-            let parameters =
-                PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
-            at::<PersistentVolumeClaim>(namespace).patch(name, &parameters, &Patch::Merge(change))
+            if !keeps_owner {
+                change["metadata"]["ownerReferences"] = Value::Null;
+            }
+            at::<PersistentVolumeClaim>(namespace).patch(name, &merging(), &Patch::Merge(change))
+        }
+        Write::Order { namespace, name, uid, version, replacement } => {
+            let text = |it: &Replacement| serde_json::to_string(it).expect("text and numbers are JSON");
+            let change = json!({"metadata": {
+                "uid": uid, "resourceVersion": version,
+                "annotations": {REPLACE_ANNOTATION: replacement.as_deref().map(text)},
+            }});
+            at::<EtcdCluster>(namespace).patch(name, &merging(), &Patch::Merge(change))
         }
     };
     request.expect(VALID)
+}
+
+fn merging() -> PatchParams {
+    PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() }
 }
 
 /// Writes a status, if the EtcdRestore is still as it was read.

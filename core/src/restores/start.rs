@@ -55,6 +55,7 @@ pub(super) fn start(
         uid: volume.to_owned(),
         version: claim.resource_version().unwrap_or_default(),
         member,
+        keeps_owner: true,
     };
     Next::working(before, &format!("the data is restored, and EtcdCluster {name} starts"), vec![label])
 }

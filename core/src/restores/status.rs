@@ -124,19 +124,24 @@ fn completed(recorded: &EtcdRestoreStatus) -> String {
         restored_revision,
         served_revision,
         replayed_revisions,
+        replaced,
         ..
     } = recorded;
     let cluster = restored_cluster.as_deref().unwrap_or_default();
     let copy = copy_name.as_ref().map_or_else(|| "the copy".to_owned(), |name| format!("copy {name}"));
     let number = |revision: &Option<i64>| revision.unwrap_or_default();
     let (restored, served) = (number(restored_revision), number(served_revision));
+    let previous = match replaced.as_ref().filter(|it| !it.volumes.is_empty()) {
+        Some(replaced) => format!("; its previous data stays on volumes {}", replaced.volumes.join(", ")),
+        None => String::new(),
+    };
     match replayed_revisions.filter(|count| *count > 0) {
         Some(count) => format!(
             "EtcdCluster {cluster} serves revision {restored}, which is {copy} and {count} revisions of the archive; its own \
-             revisions begin at {served}; users, roles, and leases without keys are those of the copy"
+             revisions begin at {served}; users, roles, and leases without keys are those of the copy{previous}"
         ),
         None => format!(
-            "EtcdCluster {cluster} serves {copy}, which has revision {restored}; its own revisions begin at {served}"
+            "EtcdCluster {cluster} serves {copy}, which has revision {restored}; its own revisions begin at {served}{previous}"
         ),
     }
 }

@@ -5,7 +5,9 @@ use serde_json::{Value, json};
 use super::*;
 use crate::agent::restoration::{Restoration, VARIABLE};
 use crate::backup::inputs::{INPUTS_VARIABLE, Inputs};
-use crate::names::{ALLOW_FROM_ANNOTATION, MEMBER_ID_LABEL, RESTORE_ANNOTATION, condition};
+use crate::names::{
+    ALLOW_FROM_ANNOTATION, MEMBER_ID_LABEL, REPLACE_ANNOTATION, RESTORE_ANNOTATION, condition,
+};
 use crate::status::find;
 
 pub(super) const CREATED: &str = "2026-11-19T10:00:00Z";
@@ -16,7 +18,7 @@ pub(super) fn at(time: &str) -> Timestamp {
 }
 
 /// Without the fields that are null.
-fn restore(changes: Value) -> EtcdRestore {
+pub(super) fn restore(changes: Value) -> EtcdRestore {
     let mut spec = json!({"backupName": "nightly", "clusterName": "kv", "clusterTemplate": {"size": 3}});
     for (field, value) in changes.as_object().expect("an object") {
         spec[field] = value.clone();
@@ -55,6 +57,7 @@ pub(super) struct World {
     pub backup: Option<EtcdBackup>,
     pub cluster: Option<EtcdCluster>,
     pub claims: BTreeMap<Ordinal, PersistentVolumeClaim>,
+    pub replaced: Vec<String>,
     pub jobs: Vec<Job>,
     pub pods: Vec<(String, Pod)>,
     pub now: Timestamp,
@@ -72,6 +75,7 @@ impl World {
             backup: Some(backup("ns")),
             cluster: None,
             claims: BTreeMap::new(),
+            replaced: Vec::new(),
             jobs: Vec::new(),
             pods: Vec::new(),
             now: at(CREATED),
@@ -94,6 +98,7 @@ impl World {
             backup: self.backup.as_ref(),
             cluster: self.cluster.as_ref(),
             claims: &self.claims,
+            replaced: &self.replaced,
             runs: &runs,
             image: "operator",
             domain: "cluster.local",
@@ -153,7 +158,26 @@ impl World {
                 self.jobs.retain(|job| job.name_any() != name);
                 self.pods.retain(|(job, _)| *job != name);
             }
-            Write::Label { uid, version, member, .. } => {
+            Write::DeleteClaim { uid, .. } => {
+                self.claims.retain(|_, claim| {
+                    assert!(!claim.labels().contains_key(MEMBER_ID_LABEL), "data that a cluster might have");
+                    claim.metadata.uid.as_ref() != Some(&uid)
+                });
+            }
+            Write::Order { uid, version, replacement, .. } => {
+                let Some(cluster) = self.cluster.as_mut() else { return };
+                if cluster.metadata.uid.as_ref() != Some(&uid)
+                    || cluster.metadata.resource_version.as_ref() != Some(&version)
+                {
+                    return;
+                }
+                cluster.metadata.resource_version = Some(format!("{version}1"));
+                let text = replacement.map(|it| serde_json::to_string(&it).expect("it is JSON"));
+                let annotations = cluster.annotations_mut();
+                annotations.remove(REPLACE_ANNOTATION);
+                annotations.extend(text.map(|text| (REPLACE_ANNOTATION.to_owned(), text)));
+            }
+            Write::Label { uid, version, member, keeps_owner, .. } => {
                 let Some(claim) = self.claims.get_mut(&Ordinal(0)) else { return };
                 if claim.metadata.uid.as_ref() != Some(&uid)
                     || claim.metadata.resource_version.as_ref() != Some(&version)
@@ -162,6 +186,9 @@ impl World {
                 }
                 assert!(self.jobs.is_empty(), "a Job uses the volume of a member that starts");
                 assert!(self.prepared.contains_key(&uid), "a member starts without data");
+                if !keeps_owner {
+                    claim.metadata.owner_references = None;
+                }
                 let labels = claim.metadata.labels.get_or_insert_default();
                 labels.insert(MEMBER_ID_LABEL.into(), member.to_string());
             }
@@ -500,7 +527,18 @@ fn what_is_wrong_with_a_restore_is_named_before_anything_is_created() {
             "InvalidSpec",
             "spec.source.clusterID",
         ),
-        (json!({"restoreType": "Replace"}), "NotImplemented", "use New with another clusterName"),
+        (json!({"restoreType": "Replace", "clusterTemplate": null}), "InvalidSpec", "requires consent"),
+        (json!({"replace": {"clusterID": "c1"}}), "InvalidSpec", "which only restoreType Replace needs"),
+        (
+            json!({"restoreType": "Replace", "clusterTemplate": null, "replace": {"clusterID": "C1"}}),
+            "InvalidSpec",
+            "must be status.clusterID",
+        ),
+        (
+            json!({"restoreType": "Replace", "replace": {"clusterID": "c1"}}),
+            "InvalidSpec",
+            "would have no effect",
+        ),
     ] {
         let mut world = World::new(restore(changes.clone()));
         world.settle();

@@ -41,6 +41,8 @@ pub fn show_the_same(one: &Observed, other: &Observed) -> bool {
         pods,
         preflights,
         claims,
+        restored,
+        elsewhere,
         secrets,
         given,
         transport,
@@ -70,6 +72,7 @@ pub fn show_the_same(one: &Observed, other: &Observed) -> bool {
         && (pods, preflights, nodes) == (&other.pods, &other.preflights, &other.nodes)
         && (cluster, order, set) == (&other.cluster, &other.order, &other.set)
         && *recovery == other.recovery
+        && (restored, elsewhere) == (&other.restored, &other.elsewhere)
         && (record, claims, taken) == (&other.record, &other.claims, &other.taken)
         && (secrets, given, transport) == (&other.secrets, &other.given, &other.transport)
         && *pod_monitor == other.pod_monitor

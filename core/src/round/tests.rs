@@ -21,7 +21,7 @@ fn seen(finalizer: bool) -> Observed {
 }
 
 fn names() -> Names {
-    Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() }
+    Names::new("ns", "kv", "cluster.local")
 }
 
 fn remove() -> Action {

@@ -22,7 +22,7 @@ fn consent(spec: &EtcdClusterSpec) -> Option<&AcceptDataLoss> {
     spec.recovery.as_ref()?.accept_data_loss.as_ref()
 }
 
-fn is_cluster_id(text: &str) -> bool {
+pub(super) fn is_cluster_id(text: &str) -> bool {
     let is_digit = |it: u8| it.is_ascii_digit() || (b'a'..=b'f').contains(&it);
     (1..=16).contains(&text.len()) && text.bytes().all(is_digit)
 }

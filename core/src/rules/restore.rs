@@ -1,5 +1,6 @@
 //! Rules about restores. Fields that earlier versions accepted without effect are checked by the operator alone.
 
+use super::recovery::is_cluster_id;
 use super::{Rule, Server, syntax};
 use crate::api::{EtcdRestoreSpec, RestoreType};
 
@@ -34,6 +35,33 @@ pub(super) const RULES: &[Rule<EtcdRestoreSpec>] = &[
         message: "restoreType New requires the spec of the new cluster: set clusterTemplate, {} has every default",
         broken: |restore| {
             restore.restore_type != Some(RestoreType::Replace) && restore.cluster_template.is_none()
+        },
+    },
+    Rule {
+        at: "",
+        server: Server::Nothing,
+        message: "restoreType Replace requires consent: set replace.clusterID to status.clusterID of the EtcdCluster whose data is to \
+            be replaced",
+        broken: |restore| restore.restore_type == Some(RestoreType::Replace) && restore.replace.is_none(),
+    },
+    Rule {
+        at: "",
+        server: Server::Cel("!has(self.replace) || has(self.restoreType) && self.restoreType == 'Replace'"),
+        message: "replace is consent, which only restoreType Replace needs: set restoreType, or remove replace",
+        broken: |restore| restore.restore_type != Some(RestoreType::Replace) && restore.replace.is_some(),
+    },
+    Rule {
+        at: "replace.clusterID",
+        server: Server::Schema,
+        message: "must be status.clusterID: up to 16 hexadecimal digits in lower case",
+        broken: |restore| restore.replace.as_ref().is_some_and(|it| !is_cluster_id(&it.cluster_id)),
+    },
+    Rule {
+        at: "clusterTemplate",
+        server: Server::Nothing,
+        message: "would have no effect: with restoreType Replace the EtcdCluster keeps its spec; remove the field",
+        broken: |restore| {
+            restore.restore_type == Some(RestoreType::Replace) && restore.cluster_template.is_some()
         },
     },
     Rule {

@@ -22,7 +22,7 @@ fn plain() -> EtcdCluster {
 /// A look at a cluster of which nothing is there yet.
 fn look(cluster: &EtcdCluster, now: Timestamp) -> Option<EtcdClusterStatus> {
     let intent = validate(cluster);
-    let names = Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() };
+    let names = Names::new("ns", "kv", "cluster.local");
     let seen = Observed { now, ..Observed::nothing_of("uid") };
     let goal = intent.as_ref().map_or_else(|_| Goal::in_effect(&cluster.spec, 0), Goal::from);
     let plan = decide(&goal, &seen);

@@ -120,6 +120,7 @@ impl<'a> View<'a> {
                     | Action::PrepareRecovery
                     | Action::EndRecovery { .. }
                     | Action::RecordIncarnation { .. }
+                    | Action::RecordVolumes { .. }
                     | Action::DeletePreflight { .. }
                     | Action::ChangeAuth { .. }
             );
@@ -220,6 +221,10 @@ impl<'a> View<'a> {
     }
 
     fn without_service(&self) -> Service {
+        // The members stop on request, and start with other data.
+        if crate::decide::is_replacing(self.basis.goal, &self.facts) {
+            return Service::Unproven { long: false };
+        }
         let voters: Vec<_> = self.last_known_voters().map(|(_, ordinal)| ordinal).collect();
         let runs = |ordinal: &&Ordinal| *self.facts.pod(**ordinal) == PodState::Running;
         let able = voters.iter().flatten().filter(runs).count();

@@ -21,7 +21,7 @@ use crate::validate::validate;
 const AGENT: &str = "op:1";
 
 pub(crate) fn names() -> Names {
-    Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() }
+    Names::new("ns", "kv", "cluster.local")
 }
 
 pub(crate) fn desired<'a>(intent: &'a Intent, names: &'a Names, agent_image: &'a str) -> Desired<'a> {
@@ -74,6 +74,8 @@ fn left_by(intent: &Intent, agent_image: &str) -> Objects {
         preflights: BTreeMap::new(),
         set: Some(set),
         claims: BTreeMap::new(),
+        restored: None,
+        elsewhere: Vec::new(),
         secrets: BTreeMap::new(),
         given: None,
         root_password: None,

@@ -164,7 +164,7 @@ mod tests {
     use crate::tls::{ClientPort, PeerPort};
 
     fn names() -> Names {
-        Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() }
+        Names::new("ns", "kv", "cluster.local")
     }
 
     fn both() -> Transport {

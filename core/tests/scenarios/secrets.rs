@@ -14,7 +14,7 @@ use etcd_operator_core::tls::{
 use super::{Result, at, number};
 
 pub fn names() -> Names {
-    Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() }
+    Names::new("ns", "kv", "cluster.local")
 }
 
 /// What is wanted; with `in-effect`, pods are made with it, too.

@@ -17,6 +17,7 @@ use etcd_operator_core::observed::{
     Unanswered, Unread, VolumeForm,
 };
 use etcd_operator_core::recovery::{Consent, Survivor};
+use etcd_operator_core::restores::Replacement;
 use etcd_operator_core::schedule::{Schedule, Window};
 use etcd_operator_core::snapshot::Snapshot;
 use etcd_operator_core::tls::{Scheme, Schemes, Section, Switch};
@@ -73,6 +74,19 @@ fn understand(words: &[&str], goal: &mut Goal, seen: &mut Observed) -> Result<()
         ("order", [size, rest @ ..]) => {
             let armed = !rest.contains(&"unarmed");
             seen.order = Some(Order { uid: "order-uid".into(), armed, size: number(size)? });
+            Ok(())
+        }
+        ("replacement", rest) => {
+            seen.cluster.replacement = Some(read_replacement(rest)?);
+            Ok(())
+        }
+        ("restored", rest) => {
+            seen.restored = read_apart(rest, "restored-uid")?;
+            Ok(())
+        }
+        ("elsewhere", [name, rest @ ..]) => {
+            let claim = read_apart(rest, name)?;
+            seen.elsewhere.extend(claim.map(|claim| ((*name).to_owned(), claim)));
             Ok(())
         }
         ("recovery", ["gone"]) => {
@@ -253,6 +267,42 @@ fn read_recovery(words: &[&str]) -> Result<Recovery> {
     Ok(Recovery { uid: "recovery-uid".into(), start })
 }
 
+/// `c9 for c1 above=100 version=3.6.0 peers=https`: what EtcdRestore `back` has prepared.
+fn read_replacement(words: &[&str]) -> Result<Replacement> {
+    let [cluster, "for", replaces, rest @ ..] = words else { return Err("replacement ID for ID".into()) };
+    let mut order = Replacement {
+        restore: "back".into(),
+        uid: "restore-uid".into(),
+        replaces: ClusterId(hexadecimal(replaces)?),
+        cluster: ClusterId(hexadecimal(cluster)?),
+        volumes: "datanew".into(),
+        claim: "restored-uid".into(),
+        version: Version::new(3, 6, 0),
+        peers: Scheme::Http,
+        above: None,
+    };
+    for word in rest {
+        match word.split_once('=').unwrap_or((word, "")) {
+            ("above", revision) => order.above = Some(number(revision)?),
+            ("version", version) => order.version = Version::parse(version).ok_or("no version")?,
+            ("peers", "https") => order.peers = Scheme::Https,
+            _ => return Err(format!("{word} is not understood")),
+        }
+    }
+    Ok(order)
+}
+
+/// A claim that is none of the members'.
+fn read_apart(words: &[&str], uid: &str) -> Result<Option<Claim>> {
+    let mut apart = nothing();
+    let (uid, words): (&str, Vec<&str>) = match words {
+        ["other", rest @ ..] => ("other-uid", rest.to_vec()),
+        rest => (uid, rest.to_vec()),
+    };
+    read_claim(Ordinal(0), &words, &mut apart)?;
+    Ok(apart.claims.remove(&Ordinal(0)).map(|claim| Claim { uid: uid.into(), ..claim }))
+}
+
 /// `form=B`, or with another version than that of every member: `form=B@3.6.16`. `form=B~A` has the image and the arguments
 /// of form A.
 fn wanted(word: &str) -> Result<Wanted> {
@@ -309,6 +359,9 @@ fn read_template(words: &[&str], set: &mut Set) -> Result<()> {
             "terminating" => set.terminating = true,
             "adopted" => set.adopts = Some("former-uid".into()),
             form if form.starts_with("volumes=") => set.volumes = Some(volumes(form)?),
+            name if name.starts_with("volumes-called=") => {
+                set.other_volumes = Some(name.trim_start_matches("volumes-called=").into());
+            }
             form => (set.template, set.unmarked) = (Some(Digest(form.into())), false),
         }
     }
@@ -367,6 +420,7 @@ fn read_cluster(words: &[&str], cluster: &mut Cluster) -> Result<()> {
             ("moved-leader", token) => cluster.moved_leader = Some(token.into()),
             ("never-formed", "") => cluster.formed = None,
             ("restore", restore) => cluster.restore = Some(restore.into()),
+            ("names-volumes", "") => cluster.names_volumes = true,
             ("formed", formed) => {
                 let (id, since) = formed.split_once('@').ok_or("formed=ID@SECOND")?;
                 cluster.formed = Some(Formed { id: ClusterId(hexadecimal(id)?), since: at(number(since)?) });
@@ -632,6 +686,7 @@ fn read_claim(ordinal: Ordinal, words: &[&str], seen: &mut Observed) -> Result<(
             ("foreign", "") => claim.cluster_uid = "former-uid".into(),
             ("terminating", "") => claim.terminating = true,
             ("unbound", "") => claim.bound = false,
+            ("replaced", "") => claim.replaced_by = Some("restore-uid".into()),
             ("member", id) => claim.member = Some(MemberId(hexadecimal(id)?)),
             _ => return Err(format!("{word} is not understood")),
         }

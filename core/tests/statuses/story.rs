@@ -97,7 +97,7 @@ impl Story {
     fn look(&mut self) -> Result<String> {
         let (asked_for, seen) = snapshot::read(&self.world)?;
         let cluster = self.cluster(&asked_for, &self.spec, seen.cluster.deleting)?;
-        let names = Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() };
+        let names = Names::new("ns", "kv", "cluster.local");
         let intent = validate(&cluster).map(|intent| {
             let switch = Switch::of(&cluster.spec.security.tls, intent.asked.apply_tls, &seen);
             intent.with_switch(switch)

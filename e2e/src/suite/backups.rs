@@ -1,6 +1,7 @@
 //! Backups to a real S3 server over TLS, while clients write.
 
 mod continuous;
+mod replaced;
 mod restored;
 
 use std::collections::BTreeSet;
@@ -42,6 +43,7 @@ pub fn tests(field: &Topology) -> Vec<Test> {
         field.shared("backups::restored_to_a_revision_and_a_moment", |c| {
             continuous::restored_to_a_revision_and_a_moment(c).boxed_local()
         }),
+        field.shared("backups::data_is_replaced_under_clients", |c| replaced::under_clients(c).boxed_local()),
         field.shared("backups::a_missing_key_is_named", |c| missing_key(c).boxed_local()),
         field.shared("backups::an_upgrade_waits_for_a_copy", |c| upgrade(c).boxed_local()),
     ]

@@ -58,7 +58,7 @@ pub const ALERTS: &[Alert] = &[
         name: "EtcdVolumeFillingUp",
         severity: Critical,
         minutes: 10,
-        expression: r#"predict_linear(label_replace(kubelet_volume_stats_available_bytes, "name", "$1", "persistentvolumeclaim", "data-(.+)-[0-9]+")[1h:1m], 4 * 3600) < 0 and on (namespace, name) etcd_operator_cluster_wanted_members"#,
+        expression: r#"predict_linear(label_replace(kubelet_volume_stats_available_bytes, "name", "$1", "persistentvolumeclaim", "data[0-9a-z]*-(.+)-[0-9]+")[1h:1m], 4 * 3600) < 0 and on (namespace, name) etcd_operator_cluster_wanted_members"#,
         summary: "Volume {{ $labels.namespace }}/{{ $labels.persistentvolumeclaim }} will be full within 4 hours",
     },
     Alert {

@@ -21,7 +21,7 @@ const BOTH: Transport = Transport::TLS;
 type Issued = BTreeMap<Purpose, Secret>;
 
 fn names() -> Names {
-    Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() }
+    Names::new("ns", "kv", "cluster.local")
 }
 
 fn secret(purpose: Purpose, data: Content) -> Secret {

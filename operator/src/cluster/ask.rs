@@ -92,6 +92,9 @@ async fn ask_one(
         let page = async { if questions.links { agent::metrics(reach, pod).await.ok() } else { None } };
         let (reply, page) = futures::join!(ask_etcd(member, names, questions.listed), page);
         let (member, mut status, list) = reply?;
+        if questions.space {
+            status.answer.space = status.space;
+        }
         status.answer.reaches = page.and_then(|page| active_peers(&page, status.answer.member));
         Ok(Response::Etcd(member, status.into(), list))
     };

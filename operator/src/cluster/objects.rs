@@ -8,7 +8,7 @@ use etcd_operator_core::api::{EtcdBackup, EtcdCluster};
 use etcd_operator_core::foreign::Foreign;
 use etcd_operator_core::member::MAX_SIZE;
 use etcd_operator_core::names::{CLUSTER_LABEL, Names};
-use etcd_operator_core::observe::{Listed, Objects, ours};
+use etcd_operator_core::observe::{Listed, Objects, ours, restored_names};
 use etcd_operator_core::observed::{Ordinal, Owner, Taken};
 use etcd_operator_core::request::{Object, Role};
 use etcd_operator_core::runs::{cluster_namespace, may_refer};
@@ -39,6 +39,13 @@ pub fn cached(caches: &Caches, cluster: Arc<EtcdCluster>, names: &Names) -> Obje
     let preflights = by_ordinal.map(tried);
     let by_ordinal = Ordinal::below(MAX_SIZE);
     let claims = by_ordinal.filter_map(|it| Some((it, get(&caches.claims, names, Object::Claim(it))?)));
+    let elsewhere = caches.claims.all_that(|claim| {
+        claim.namespace().as_ref() == Some(&names.namespace)
+            && claim.labels().get(CLUSTER_LABEL) == Some(&names.cluster)
+            && names.volumes_of_claim(&claim.name_any()).is_some_and(|volumes| volumes != names.volumes)
+    });
+    let restored = restored_names(&cluster, names)
+        .and_then(|names| get(&caches.claims, &names, Object::Claim(Ordinal(0))));
     let services = Role::ALL.map(|it| (it, get(&caches.services, names, Object::Service(it))));
     let policy = get(&caches.network_policies, names, Object::NetworkPolicy);
     let mut taken = BTreeSet::new();
@@ -49,6 +56,8 @@ pub fn cached(caches: &Caches, cluster: Arc<EtcdCluster>, names: &Names) -> Obje
         pods: pods.collect(),
         preflights: our_preflights(preflights, &cluster, &mut taken),
         claims: claims.collect(),
+        restored,
+        elsewhere,
         secrets: BTreeMap::new(),
         given: None,
         root_password: None,
@@ -84,7 +93,7 @@ fn is_of(backup: &EtcdBackup, cluster: &EtcdCluster) -> bool {
 /// budget and the network policy are asked for only if the caches do not have them: then somebody else may have their names.
 /// Preflight pods are asked for only if there can be any: they come after the record of a form. EtcdBackups are listed while the
 /// version changes, because no member restarts for another one before they have taken a copy; those of other namespaces are as
-/// cached.
+/// cached. So are claims that no member has.
 pub async fn live(
     client: &Client,
     caches: &Caches,
@@ -126,10 +135,17 @@ pub async fn live(
             false => Ok(known.backups.clone()),
         }
     };
-    let (pods, preflights, claims, services, budget, policy, backups) = futures::try_join!(
+    let restored = async {
+        match restored_names(&cluster, names) {
+            Some(names) => read(client, &names, Object::Claim(Ordinal(0))).await,
+            None => Ok(None),
+        }
+    };
+    let (pods, preflights, claims, restored, services, budget, policy, backups) = futures::try_join!(
         read_all::<Pod>(client, names, ordinals, Object::Pod),
         read_all::<Pod>(client, names, tried, Object::Preflight),
         read_all::<PersistentVolumeClaim>(client, names, ordinals, Object::Claim),
+        restored,
         try_join_all(services),
         budget,
         policy,
@@ -148,6 +164,8 @@ pub async fn live(
             &mut taken,
         ),
         claims: labelled(claims, Object::Claim, names, &mut taken),
+        restored,
+        elsewhere: known.elsewhere,
         secrets: BTreeMap::new(),
         given: None,
         root_password: None,

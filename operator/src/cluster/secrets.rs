@@ -187,7 +187,7 @@ mod tests {
     const NEEDED: [Purpose; 2] = [Purpose::PeerAuthority, Purpose::Peer];
 
     fn names() -> Names {
-        Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() }
+        Names::new("ns", "kv", "cluster.local")
     }
 
     fn cluster(uid: &str) -> EtcdCluster {

@@ -163,6 +163,10 @@ impl Worker {
         let Some(mut objects) = objects else { return Ok(None) };
         if freshness == Freshness::Live {
             self.returned(Arc::clone(&objects.cluster));
+            // What was read are volumes that the members do not have any more.
+            if Names::of(&objects.cluster, &context.domain).volumes != names.volumes {
+                return Ok(None);
+            }
         }
         self.secrets.add_to(&mut objects, client, names).await?;
         self.foreign.add_to(&mut objects, client, names).await;

@@ -260,7 +260,7 @@ pub const CLUSTER: Dashboard = Dashboard {
                     unit: "bytes",
                     width: 12,
                     queries: &[Query {
-                        expression: r#"kubelet_volume_stats_available_bytes{namespace="$namespace",persistentvolumeclaim=~"data-$name-[0-9]+"}"#,
+                        expression: r#"kubelet_volume_stats_available_bytes{namespace="$namespace",persistentvolumeclaim=~"data[0-9a-z]*-$name-[0-9]+"}"#,
                         legend: "{{persistentvolumeclaim}}",
                     }],
                 },

@@ -62,7 +62,7 @@ pub async fn a_namespace_that_is_restricted_takes_everything_that_makes_up_a_clu
     cluster.metadata.namespace = Some(NAMESPACE.into());
     let cluster = created(&client, &cluster).await;
     let intent = validate(&cluster).expect("the server took it, too");
-    let names = Names { namespace: NAMESPACE.into(), cluster: "kv".into(), domain: "cluster.local".into() };
+    let names = Names::new(NAMESPACE, "kv", "cluster.local");
     let desired =
         Desired { intent: &intent, names: &names, agent_image: "example.org/operator:dev", operator: None };
 

@@ -35,7 +35,7 @@ impl Place {
         let api = shared::bare().await;
         let admin = api.client().await.expect("an administrator's client");
         let namespace = shared::namespace(&admin).await;
-        let names = Names { namespace, cluster: CLUSTER.into(), domain: "cluster.local".into() };
+        let names = Names::new(&namespace, CLUSTER, "cluster.local");
         Self { admin, operator: as_operator(&api).await, names }
     }
 

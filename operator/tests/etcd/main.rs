@@ -34,7 +34,7 @@ const TWO_LEARNERS: &str = "3.6.16";
 const VERSIONS: [&str; 2] = [ONE_LEARNER, TWO_LEARNERS];
 
 fn names() -> Names {
-    Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() }
+    Names::new("ns", "kv", "cluster.local")
 }
 
 /// The list that can be relied on: right after a linearizable read through the same member.

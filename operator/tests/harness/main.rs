@@ -26,6 +26,7 @@ mod operator;
 mod oracles;
 mod recorder;
 mod recovery;
+mod replaced;
 mod requests;
 mod restores;
 mod scenario;
@@ -79,6 +80,13 @@ fn trials() -> Vec<Trial> {
             "every_revision_and_moment_can_be_restored_although_the_archiver_is_killed",
             continuous::restores_every_revision_and_moment,
         ),
+        trial(
+            "data_is_replaced_with_consent_while_operators_end",
+            replaced::with_consent_while_operators_end,
+        ),
+        trial("data_is_replaced_after_the_quorum_is_lost", replaced::without_a_quorum),
+        trial("volumes_of_before_and_after_a_replacement_can_be_adopted", replaced::adopted)
+            .with_ignored_flag(true),
         trial("alerts_fire_for_members_that_are_down_and_clear", alerts::fire_and_clear),
         trial("dashboards_show_a_cluster_with_a_backup", dashboards::show_a_cluster),
         trial("space_of_a_full_database_is_reclaimed", space::reclaimed),

@@ -23,7 +23,7 @@ const LIMIT: Duration = Duration::from_secs(90);
 const KEYS: usize = 50;
 
 /// Their nodes are off, and users delete what was there.
-async fn lose(stage: &Stage, ordinals: &[u8]) {
+pub async fn lose(stage: &Stage, ordinals: &[u8]) {
     let claims: Api<PersistentVolumeClaim> = stage.world.all(&stage.namespace);
     let pods: Api<Pod> = stage.world.all(&stage.namespace);
     for ordinal in ordinals {

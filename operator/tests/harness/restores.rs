@@ -40,7 +40,7 @@ pub async fn all_keys(stage: &Stage, ordinal: u8) -> (Keys, i64) {
     (keys.collect(), revision)
 }
 
-async fn fill(stage: &Stage) {
+pub async fn fill(stage: &Stage) {
     let member = Member::new(&stage.namespace, 0);
     let mut client = member.client(&stage.recorder).await.expect("it serves");
     for number in 0..KEYS {
@@ -80,7 +80,7 @@ impl Restores {
         self.restores.create(&PostParams::default(), &restore).await.expect("it is valid");
     }
 
-    async fn status(&self, name: &str) -> EtcdRestoreStatus {
+    pub async fn status(&self, name: &str) -> EtcdRestoreStatus {
         self.restores.get(name).await.expect("it is there").status.unwrap_or_default()
     }
 
@@ -95,7 +95,7 @@ impl Restores {
     }
 }
 
-async fn back_up(stage: &Stage, store: &S3) -> String {
+pub async fn back_up(stage: &Stage, store: &S3) -> String {
     let backups = stage.world.all::<EtcdBackup>(&stage.namespace);
     let spec = serde_json::from_value(to_s3(store)).expect("it is a spec");
     backups.create(&PostParams::default(), &EtcdBackup::new("once", spec)).await.expect("it is valid");
@@ -120,7 +120,7 @@ pub async fn delete_with_volumes(stage: &Stage) {
 }
 
 /// The file of a copy in the store.
-fn data_of(store: &S3, cluster: &EtcdCluster, copy: &str) -> PathBuf {
+pub fn data_of(store: &S3, cluster: &EtcdCluster, copy: &str) -> PathBuf {
     let id = cluster.status.as_ref().and_then(|it| it.cluster_id.clone()).expect("it has bootstrapped");
     let folder = store.bucket().join("harness").join(id).join("data");
     let mut files = std::fs::read_dir(folder).expect("a directory").flatten().map(|it| it.path());

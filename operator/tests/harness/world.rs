@@ -144,7 +144,7 @@ fn address(pod: &Pod) -> Option<IpAddr> {
 
 /// Of the cluster in the namespace of a run.
 pub fn names(namespace: &str) -> Names {
-    Names { namespace: namespace.into(), cluster: CLUSTER.into(), domain: DOMAIN.into() }
+    Names::new(namespace, CLUSTER, DOMAIN)
 }
 
 /// Of a pod in the namespace of a run.

@@ -116,7 +116,7 @@ fn a_live_field_changes_the_goal_or_leads_to_a_write_beside_the_plan() {
         ("security.networkPolicy.clientSelector", &["NetworkPolicy kv"]),
         ("size", &["PodDisruptionBudget kv"]),
     ]);
-    let names = Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() };
+    let names = Names::new("ns", "kv", "cluster.local");
     for field in with(Verdict::Live) {
         let (before, after) = intents(field);
         let objects = settled(&before);

@@ -8,7 +8,7 @@ fn with<T>(spec: Value, look: impl FnOnce(&Desired<'_>) -> T) -> T {
     let mut cluster = EtcdCluster::new("kv", serde_json::from_value(spec).expect("it is a spec"));
     cluster.metadata.uid = Some("7d1c".into());
     let intent = crate::validate::validate(&cluster).expect("it is valid");
-    let names = Names { namespace: "shop".into(), cluster: "kv".into(), domain: "cluster.local".into() };
+    let names = Names::new("shop", "kv", "cluster.local");
     look(&Desired { intent: &intent, names: &names, agent_image: "op:1", operator: None })
 }
 

@@ -10,7 +10,7 @@ fn policy(networking: Value, operator: Option<&OperatorPods>) -> Option<NetworkP
     let mut cluster = EtcdCluster::new("kv", serde_json::from_value(spec).expect("a spec"));
     cluster.metadata.uid = Some("7d1c".into());
     let intent = validate(&cluster).expect("it is valid");
-    let names = Names { namespace: "shop".into(), cluster: "kv".into(), domain: "cluster.local".into() };
+    let names = Names::new("shop", "kv", "cluster.local");
     Desired { intent: &intent, names: &names, agent_image: "op:1", operator }.network_policy()
 }
 

@@ -16,7 +16,7 @@ use crate::status::Trouble;
 use crate::validate::validate;
 
 fn names() -> Names {
-    Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() }
+    Names::new("ns", "kv", "cluster.local")
 }
 
 /// Nothing but an EtcdCluster.
@@ -37,6 +37,8 @@ fn objects(metadata: &Value) -> Objects {
         pods: BTreeMap::new(),
         preflights: BTreeMap::new(),
         claims: BTreeMap::new(),
+        restored: None,
+        elsewhere: Vec::new(),
         secrets: BTreeMap::new(),
         given: None,
         root_password: None,

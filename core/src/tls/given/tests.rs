@@ -23,7 +23,7 @@ fn secret(parts: &[(&str, &str)]) -> Secret {
 }
 
 fn profile(names: &[&str]) -> Profile {
-    let all = Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() };
+    let all = Names::new("ns", "kv", "cluster.local");
     let clients = Transport { clients: ClientPort::Https, ..Transport::default() };
     let tls = api::Tls {
         certificate_secret: Some("own".into()),
@@ -125,7 +125,7 @@ fn no_key_is_in_what_is_observed() {
 
 #[test]
 fn what_cert_manager_has_not_issued_is_one_problem_and_what_it_has_issued_can_be_used_meanwhile() {
-    let all = Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() };
+    let all = Names::new("ns", "kv", "cluster.local");
     let (name, kind, group) = ("company".into(), "Issuer".into(), api::CERT_MANAGER.into());
     let tls = api::Tls { issuer_ref: Some(IssuerRef { name, kind, group }), ..api::Tls::default() };
     let clients = Transport { clients: ClientPort::Https, ..Transport::default() };

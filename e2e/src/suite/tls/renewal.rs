@@ -258,7 +258,7 @@ mod tests {
         let signing = KeyPair::generate().expect("a key");
         let trusted = authority.self_signed(&signing).expect("a certificate").pem();
         let issuer = Issuer::from_ca_cert_pem(&trusted, signing).expect("an authority");
-        let names = Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() };
+        let names = Names::new("ns", "kv", "cluster.local");
         let transport = Transport::TLS;
         for (purpose, profile) in profiles(&names, transport).iter().filter(|(it, _)| LEAFS.contains(it)) {
             let (key, expires) = (KeyPair::generate().expect("a key"), SystemTime::now() + LIFETIME);

@@ -13,7 +13,7 @@ use super::*;
 use crate::certificates::issue;
 
 fn names() -> Names {
-    Names { namespace: "ns".into(), cluster: "kv".into(), domain: "cluster.local".into() }
+    Names::new("ns", "kv", "cluster.local")
 }
 
 /// Of one cluster: what its client port has, and what the operator has.
