@@ -649,7 +649,7 @@ impl Obstacle {
             ),
             Self::OtherTransport => {
                 "its data was made for peer ports with or without TLS, and the members use the opposite: when no switch of TLS is \
-                 under way, create another EtcdRestore"
+                 in progress, create another EtcdRestore"
                     .into()
             }
             Self::Revisions { revision, above } => format!(

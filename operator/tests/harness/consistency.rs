@@ -98,7 +98,7 @@ pub fn disarmed(version: &'static str) {
     world().runtime.block_on(async {
         let stage = prepared(version).await;
         let cluster = stage.recorder.object("EtcdCluster", CLUSTER).unwrap_or_default();
-        let leader = (0..SIZE).find(|it| member_id(&stage, *it) == cluster["status"]["leaderId"]);
+        let leader = (0..SIZE).find(|it| member_id(&stage, *it) == cluster["status"]["leaderID"]);
         let leader = leader.expect("one leads");
         rot(&stage, leader).await;
         let id = member_id(&stage, leader);
