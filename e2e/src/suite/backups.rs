@@ -43,7 +43,7 @@ pub fn tests(field: &Topology) -> Vec<Test> {
         field.shared("backups::restored_to_a_revision_and_a_moment", |c| {
             continuous::restored_to_a_revision_and_a_moment(c).boxed_local()
         }),
-        field.shared("backups::data_is_replaced_under_clients", |c| replaced::under_clients(c).boxed_local()),
+        field.shared("backups::data_of_a_cluster_is_replaced", |c| replaced::by_a_copy(c).boxed_local()),
         field.shared("backups::a_missing_key_is_named", |c| missing_key(c).boxed_local()),
         field.shared("backups::an_upgrade_waits_for_a_copy", |c| upgrade(c).boxed_local()),
     ]

@@ -40,7 +40,7 @@ async fn claims(context: &Context) -> Result<Vec<String>> {
     Ok(list.items.iter().map(ResourceExt::name_any).collect())
 }
 
-pub async fn under_clients(context: &Context) -> Result<()> {
+pub async fn by_a_copy(context: &Context) -> Result<()> {
     let (cluster, store) = prepared(context, true).await?;
     create_keys(context).await?;
     let copied = write(&cluster, 1).await?;
