@@ -1,6 +1,7 @@
 //! Backups to a real S3 server over TLS, while clients write.
 
 mod continuous;
+mod ledger;
 mod replaced;
 mod restored;
 

@@ -1,12 +1,13 @@
 //! The continuous archive while clients write and members restart, and restores of what lies between its copies.
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use etcd_operator_core::api::{ArchiveStatus, EtcdBackupStatus, RestorePhase};
 use etcd_operator_core::names::condition;
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::restored::{delete, restore, value};
+use super::ledger::Ledger;
+use super::restored::{delete, restore};
 use super::{VERSION, create, create_keys, prepared, status_of, until};
 use crate::operated::Operated;
 use crate::runner::Context;
@@ -15,7 +16,7 @@ use crate::wait;
 
 const BACKUP: &str = "every-revision";
 const RESTORED: &str = "restored";
-const KEYS: usize = 50;
+const LEDGER: Ledger = Ledger { prefix: "ledger", keys: 50 };
 /// Longer than the interval: what was written before it is confirmed before it ends.
 const REST: std::time::Duration = std::time::Duration::from_secs(6);
 
@@ -27,31 +28,6 @@ fn archive(status: &EtcdBackupStatus) -> ArchiveStatus {
     status.archive.clone().unwrap_or_default()
 }
 
-/// Each with the same value, so that a key shows which of them were restored.
-async fn write(cluster: &Operated, number: usize) -> Result<i64> {
-    let members = cluster.members().await?;
-    let member = members.first().context("no member")?;
-    for key in 0..KEYS {
-        member.put(&format!("ledger/{key}"), value(number)).await?;
-    }
-    cluster.revision().await
-}
-
-async fn has(cluster: &Operated, number: usize) -> Result<()> {
-    for member in cluster.members().await? {
-        for key in 0..KEYS {
-            let key = format!("ledger/{key}");
-            let found = member.linearizable_read(&key).await?;
-            ensure!(
-                found == Some(value(number)),
-                "{key} of {}: {found:?}, not of round {number}",
-                member.name
-            );
-        }
-    }
-    Ok(())
-}
-
 pub async fn restored_to_a_revision_and_a_moment(context: &Context) -> Result<()> {
     let (cluster, store) = prepared(context, true).await?;
     create_keys(context).await?;
@@ -60,17 +36,17 @@ pub async fn restored_to_a_revision_and_a_moment(context: &Context) -> Result<()
     until(context, BACKUP, "everything is archived", is_archiving).await?;
 
     // Nothing else writes, so that a moment has one revision.
-    let first = write(&cluster, 1).await?;
+    let first = LEDGER.write(&cluster, 1).await?;
     tokio::time::sleep(REST).await;
     let moment = Timestamp::now();
     tokio::time::sleep(REST).await;
-    write(&cluster, 2).await?;
+    LEDGER.write(&cluster, 2).await?;
     // The archive goes on while members restart under clients that write.
     let history = context.writers(&cluster).await?;
     cluster.edit(json!({"spec": {"options": {"snapshotCount": 5000}}})).await?;
     cluster.wait_until_settled(3).await?;
     judged(context, history).await?;
-    let second = write(&cluster, 3).await?;
+    let second = LEDGER.write(&cluster, 3).await?;
     until(context, BACKUP, "the last revision is archived", |status| {
         is_archiving(status) && archive(status).archived_revision >= Some(second)
     })
@@ -95,7 +71,7 @@ pub async fn restored_to_a_revision_and_a_moment(context: &Context) -> Result<()
         ensure!(status.restored_revision == revision, "not revision {revision:?}: {status:?}");
         ensure!(status.served_revision > Some(second), "clients would not notice: {status:?}");
         restored.wait_until_settled(3).await?;
-        has(&restored, round).await?;
+        LEDGER.is_of(&restored, round).await?;
         delete(context, &restored).await?;
     }
     let refused = restore(context, "to-the-future", spec("toRevision", json!(second + 1_000_000))).await?;

@@ -7,32 +7,12 @@ use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 use serde_json::json;
 
-use super::restored::{restore, value};
+use super::ledger::Ledger;
+use super::restored::restore;
 use super::{create, create_keys, prepared, status_of, until};
-use crate::operated::Operated;
 use crate::runner::Context;
 
-const KEYS: usize = 100;
-
-async fn write(cluster: &Operated, round: usize) -> Result<i64> {
-    let members = cluster.members().await?;
-    let member = members.first().context("no member")?;
-    for key in 0..KEYS {
-        member.put(&format!("replaced/{key}"), value(round)).await?;
-    }
-    cluster.revision().await
-}
-
-async fn has(cluster: &Operated, round: usize) -> Result<()> {
-    for member in cluster.members().await? {
-        for key in 0..KEYS {
-            let key = format!("replaced/{key}");
-            let found = member.linearizable_read(&key).await?;
-            ensure!(found == Some(value(round)), "{key} of {}: {found:?}, not of round {round}", member.name);
-        }
-    }
-    Ok(())
-}
+const LEDGER: Ledger = Ledger { prefix: "replaced", keys: 100 };
 
 async fn claims(context: &Context) -> Result<Vec<String>> {
     let claims: Api<PersistentVolumeClaim> = Api::namespaced(context.client().clone(), &context.namespace);
@@ -43,11 +23,11 @@ async fn claims(context: &Context) -> Result<Vec<String>> {
 pub async fn by_a_copy(context: &Context) -> Result<()> {
     let (cluster, store) = prepared(context, true).await?;
     create_keys(context).await?;
-    let copied = write(&cluster, 1).await?;
+    let copied = LEDGER.write(&cluster, 1).await?;
     create(context, &store, "once", json!({})).await?;
     until(context, "once", "the backup completed", |it| it.phase == Some(BackupPhase::Completed)).await?;
     let copy = status_of(context, "once").await?.copies[0].name.clone();
-    let last = write(&cluster, 2).await?;
+    let last = LEDGER.write(&cluster, 2).await?;
     let (id, before) = (cluster.cluster_id().await?, claims(context).await?);
 
     let spec = json!({
@@ -62,7 +42,7 @@ pub async fn by_a_copy(context: &Context) -> Result<()> {
         "another revision: {status:?}"
     );
     cluster.wait_until_settled(3).await?;
-    has(&cluster, 1).await?;
+    LEDGER.is_of(&cluster, 1).await?;
     ensure!(cluster.cluster_id().await? != id, "it has the ID of the data that was replaced");
     let served = status.served_revision.context("no revision")?;
     ensure!(served > last && cluster.revision().await? >= served, "clients would not notice: {status:?}");
@@ -76,7 +56,7 @@ pub async fn by_a_copy(context: &Context) -> Result<()> {
     let after = claims(context).await?;
     ensure!(before.iter().all(|it| after.contains(it)), "a previous volume is gone: {after:?}");
     // Copies of the new data do not mix with those of the previous one.
-    write(&cluster, 3).await?;
+    LEDGER.write(&cluster, 3).await?;
     create(context, &store, "afterwards", json!({})).await?;
     until(context, "afterwards", "the backup completed", |it| it.phase == Some(BackupPhase::Completed))
         .await?;
