@@ -21,7 +21,7 @@ SEED ?=
 RESUME ?=
 SMOKE ?=
 ALL ?=
-# For bench: measured runs of each row, and which parts of it. For mutants: which one.
+# For bench: measured runs of each row, and which parts of it. For mutants: a part of their names.
 RUNS ?=
 ONLY ?=
 # V=1 shows what cargo does.
@@ -131,7 +131,7 @@ sweep: deps ## Hit every write of every operation with every kind of fault, in t
 	cargo test -q --locked -p etcd-operator --test harness -- --ignored $(if $(ALL),,--skip sweep_)
 
 .PHONY: mutants
-mutants: deps ## Plant each bug of test/mutants in a copy of the tree: its test has to fail; ONLY=NAME
+mutants: deps ## Plant each bug of test/mutants in a copy of the tree: its test has to fail; ONLY=PART of names
 	@$(call build_programs,mutants)
 	$(programs)/mutants $(ONLY)
 
