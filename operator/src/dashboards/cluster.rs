@@ -238,7 +238,7 @@ pub const CLUSTER: Dashboard = Dashboard {
                     title: "Database",
                     kind: Lines,
                     unit: "bytes",
-                    width: 12,
+                    width: 8,
                     queries: &[
                         Query {
                             expression: r#"etcd_mvcc_db_total_size_in_bytes{$cluster}"#,
@@ -258,10 +258,20 @@ pub const CLUSTER: Dashboard = Dashboard {
                     title: "Room on volumes",
                     kind: Lines,
                     unit: "bytes",
-                    width: 12,
+                    width: 8,
                     queries: &[Query {
                         expression: r#"kubelet_volume_stats_available_bytes{namespace="$namespace",persistentvolumeclaim=~"data[0-9a-z]*-$name-[0-9]+"}"#,
                         legend: "{{persistentvolumeclaim}}",
+                    }],
+                },
+                Panel {
+                    title: "Time since the data of members was compared",
+                    kind: Lines,
+                    unit: "s",
+                    width: 8,
+                    queries: &[Query {
+                        expression: r#"time() - max(etcd_operator_cluster_data_compared_timestamp_seconds{$cluster})"#,
+                        legend: "comparison",
                     }],
                 },
             ],

@@ -42,7 +42,8 @@ pub fn show_a_cluster() {
         let stage = Stage::start(world).await;
         let namespace = &stage.namespace;
         let prometheus = prometheus(&stage, MEMBERS, &[]).await;
-        stage.create(json!({"size": MEMBERS})).await;
+        let often = json!({"consistencyCheck": {"intervalSeconds": 10}});
+        stage.create(json!({"size": MEMBERS, "maintenance": often})).await;
         // Waits of a cluster in motion are shorter than a scrape.
         stage.edit(&json!({"paused": true})).await.expect("it is accepted");
         until_shown(&prometheus, namespace, ["etcd_operator_cluster_waits".to_owned()].into()).await;

@@ -48,9 +48,9 @@ async fn run() {
     stage.until("taken over", |it| Until::Ready(SIZE).holds(it) && is_recorded(it)).await;
     let recorder = Arc::clone(&stage.recorder);
     assert_eq!(recorder.members(), before, "no pod restarts");
-    // Statuses and templates do not count. No Secret is among them.
+    // Statuses and templates do not count. No Secret is among them. Pods get the annotations by which Prometheus finds them.
     let changed: Vec<_> = recorder.changes().into_keys().collect();
-    assert_eq!(changed, ["ConfigMap kv-form"]);
+    assert_eq!(changed, ["ConfigMap kv-form", "Pod kv-0", "Pod kv-1", "Pod kv-2"]);
     assert_eq!(agents(&recorder), [PREVIOUS_AGENT; SIZE as usize]);
     let message = recorder.condition(condition::RECONCILING)["message"].clone();
     let listed =
