@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use ::testbed::store::{Options, S3};
 use anyhow::{Context as _, Result, ensure};
 use etcd_operator_core::api::{BackupPhase, EtcdBackup, EtcdBackupStatus, EtcdCluster};
+use etcd_operator_core::auth::User;
 use etcd_operator_core::backup::manifest::Manifest;
 use etcd_operator_core::names::{condition, reason};
 use futures::FutureExt;
@@ -22,6 +23,7 @@ use serde_json::{Value, json};
 use crate::operated::Operated;
 use crate::runner::Context;
 use crate::suite::BACK_OFF_LIMIT;
+use crate::suite::disturbed::{etcdctl, holds};
 use crate::suite::lifecycle::{NAME, asked_for, judged};
 use crate::test::{Test, Topology};
 use crate::wait;
@@ -61,6 +63,12 @@ async fn prepared_with(context: &Context, version: &str, with_auth: bool) -> Res
     let security = json!({"auth": {"enabled": with_auth}});
     let cluster = asked_for(context, 3, json!({"version": version, "security": security})).await?;
     cluster.wait_until_settled(3).await?;
+    if with_auth {
+        // Tests write as an application does, which has no rights at first.
+        let is_enabled = |it: &_| holds(it, condition::AUTH_READY).is_some();
+        cluster.wait_for("authentication is enabled", is_enabled).await?;
+        etcdctl(context, &cluster, "kv-0", &["user", "grant-role", User::Client.name(), "root"]).await?;
+    }
     let store = S3::start_for_pods(Options { tls: true, ..Options::default() }).await?;
     create_secret(context, AUTHORITY, json!({"ca.crt": std::fs::read_to_string(store.authority())?})).await?;
     Ok((cluster, store))

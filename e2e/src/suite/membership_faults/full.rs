@@ -72,6 +72,11 @@ pub async fn database(context: &Context) -> Result<()> {
     };
     wait::until("etcd rejects writes", LIMIT, is_full).await?;
     // A settled cluster is observed every half minute, and nothing reports the alarm before.
+    let is_disarmed = async || {
+        let events = cluster.events().await?;
+        Ok(events.iter().any(|it| it.reason.as_deref() == Some(event::ALARM_DISARMED)))
+    };
+    wait::until("the alarm is disarmed", BACK_OFF_LIMIT, is_disarmed).await?;
     history.goes_on(BACK_OFF_LIMIT).await?;
     cluster.wait_for("it is ready", |it| holds(it, condition::READY).is_some()).await?;
     let alarms = etcdctl(context, &cluster, "kv-0", &["alarm", "list"]).await?;
