@@ -1,7 +1,7 @@
 //! The data of a cluster gives way to what an EtcdRestore has prepared on another volume, with the consent of a user.
 //!
 //! Nothing here touches the previous volumes, beyond a label: the members stop, and start again with volumes of another name. Until
-//! the status names these, every step can be taken back by starting the members again as they were.
+//! the status names these, every step can be reverted by starting the members again as they were.
 
 use std::collections::BTreeSet;
 

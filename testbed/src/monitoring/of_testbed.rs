@@ -62,7 +62,7 @@ impl Monitoring {
         let following = tokio::spawn(async move {
             let mut written = json!([]);
             loop {
-                // While the API server is away, what is known of pods stays.
+                // While the API server is down, what is known of pods stays.
                 if let Ok(pods) = pods.list(&ListParams::default()).await {
                     let found = discovery::targets(&pods.items);
                     if found != written && discovery::write(&directory, &found).is_ok() {
